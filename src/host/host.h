@@ -107,9 +107,9 @@ void vb_host_around_fork(void (*before)(void), void (*parent)(void), void (*chil
  * The host owns the descriptors that functions of this header return (links, accepted or received
  * descriptors, memfds): a forked child closes those that are still open. So close them only with vb_fd_close,
  * and never in a child that inherited their number (compare vb_host_generation). vb_fd_own gives the host a
- * descriptor that was made elsewhere.
+ * new descriptor, raises it (vb_fd_raise) and returns its number.
  */
-void vb_fd_own(int fd);
+int vb_fd_own(int fd);
 void vb_fd_close(int fd);
 /*
  * Moves a new descriptor to a number of at least `least` and returns that number. If the limit forbids it,
@@ -117,11 +117,16 @@ void vb_fd_close(int fd);
  */
 VB_EXPORT int vb_fd_lift(int fd, int least);
 /*
- * An epoll set for the libraries' own use, closed on exec. Its number is at least the last argument of
- * vb_fd_keep_sets_above. -1 and errno.
+ * The libraries' own descriptors leave the low numbers to the program. Some programs can use no others:
+ * those with select(2), event loops with a table, netcat with its 16. vb_fd_raise moves a new descriptor to
+ * a number of at least VB_FD_LEAST, or of what vb_fd_keep_above was called with last, if the limit allows
+ * it. A negative number and its errno stay as they are.
  */
+enum { VB_FD_LEAST = 256 };
+VB_EXPORT int vb_fd_raise(int fd);
+VB_EXPORT void vb_fd_keep_above(int least);
+/* An epoll set for the libraries' own use, raised, closed on exec. -1 and errno. */
 VB_EXPORT int vb_epoll_open(void);
-VB_EXPORT void vb_fd_keep_sets_above(int least);
 
 /* ---- clock ---- */
 VB_EXPORT uint64_t vb_now_ns(void);

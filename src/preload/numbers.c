@@ -21,9 +21,9 @@ static int base_number(void)
 }
 
 /* The libraries make these by system calls. */
-static void __attribute__((constructor)) raise_sets(void)
+static void __attribute__((constructor)) keep_above(void)
 {
-	vb_fd_keep_sets_above(base_number());
+	vb_fd_keep_above(base_number());
 }
 
 static int raise_number(int fd)

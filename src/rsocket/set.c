@@ -60,7 +60,7 @@ static int make_mixed(struct vb_rs_set *set)
 {
 	if (set->inner >= 0)
 		return 0;
-	int inner = vb_epoll_open(), pending = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	int inner = vb_epoll_open(), pending = vb_fd_raise(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	int err = add_own(set, inner, &set->inner);
 	if (!err)
 		err = add_own(set, pending, &set->pending);

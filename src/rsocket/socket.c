@@ -122,6 +122,12 @@ static void local_name(struct vb_rs *s, struct sockaddr *addr, socklen_t *len)
 	vb_rs_copy_address(local->sa_family ? local : (struct sockaddr *)&none, addr, len);
 }
 
+/* As getsockname(2): who asks for no byte of the address needs no room for it. librspreload does. */
+static bool can_be_told(const struct sockaddr *addr, const socklen_t *len)
+{
+	return len && (addr || !*len);
+}
+
 VB_EXPORT int rgetsockname(int socket, struct sockaddr *addr, socklen_t *addrlen)
 {
 	VB_DEFERRED;
@@ -131,7 +137,7 @@ VB_EXPORT int rgetsockname(int socket, struct sockaddr *addr, socklen_t *addrlen
 	if (!s)
 		return -1;
 	pthread_mutex_lock(&s->lock); /* another rconnect changes the id */
-	if (!addr || !addrlen)
+	if (!can_be_told(addr, addrlen))
 		err = -EFAULT;
 	else if (vb_rs_is_stream(s))
 		local_name(s, addr, addrlen);
@@ -151,7 +157,7 @@ VB_EXPORT int rgetpeername(int socket, struct sockaddr *addr, socklen_t *addrlen
 	if (!s)
 		return -1;
 	pthread_mutex_lock(&s->lock);
-	if (!addr || !addrlen)
+	if (!can_be_told(addr, addrlen))
 		err = -EFAULT;
 	else if (!vb_rs_is_stream(s))
 		err = getpeername(s->fd, addr, addrlen) ? -errno : 0;

@@ -49,8 +49,9 @@ int vb_file_read(const char *path, char *text, size_t size) { return -ENOENT; }
 bool vb_may_bind_port(uint16_t port) { return true; }
 void vb_host_at_fork(void (*child)(void)) { }
 void vb_host_around_fork(void (*before)(void), void (*parent)(void), void (*child)(void)) { }
-void vb_fd_own(int fd) { }
+int vb_fd_own(int fd) { return fd; }
 void vb_fd_close(int fd) { }
+void vb_fd_close_locked(int fd) { }
 void vb_host_lock(void) { }
 void vb_host_unlock(void) { }
 

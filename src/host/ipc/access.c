@@ -109,7 +109,7 @@ static int open_pidfd(int link, int *lack)
 	vb_host_lock();
 	int err = getsockopt(link, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &bytes) < 0 ? -errno : 0;
 	if (!err)
-		vb_fd_own(pidfd);
+		pidfd = vb_fd_own(pidfd);
 	vb_host_unlock();
 	if (is_short(err))
 		*lack = err;

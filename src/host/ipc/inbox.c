@@ -248,13 +248,13 @@ static int refuse_all(int s)
 int vb_inbox_open_locked(const struct vb_name *name, bool refuses, int *fd)
 {
 	int one = 1, buffer = BUFFER_BYTES;
-	int s = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int s = vb_fd_own(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 	if (s < 0)
 		return -errno;
 	/* before it has a name, and before SO_PASSCRED, which would give it one */
 	int err = refuses ? refuse_all(s) : 0;
 	if (err) {
-		close(s);
+		vb_fd_close_locked(s);
 		return err;
 	}
 	setsockopt(s, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof buffer);
@@ -262,10 +262,9 @@ int vb_inbox_open_locked(const struct vb_name *name, bool refuses, int *fd)
 	if (setsockopt(s, SOL_SOCKET, SO_PASSCRED, &one, sizeof one) < 0 ||
 	    bind(s, (const struct sockaddr *)&name->un, name->bytes) < 0) {
 		err = -errno;
-		close(s);
+		vb_fd_close_locked(s);
 		return err;
 	}
-	vb_fd_own(s);
 	*fd = s;
 	return 0;
 }

@@ -120,7 +120,8 @@ static int collect_fds(struct msghdr *m, int fds[VB_LINK_MAX_FDS])
 		size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
 		for (size_t i = 0; i < count && n < VB_LINK_MAX_FDS; i++) {
 			memcpy(&fds[n], CMSG_DATA(c) + i * sizeof(int), sizeof(int));
-			vb_fd_own(fds[n++]);
+			fds[n] = vb_fd_own(fds[n]);
+			n++;
 		}
 	}
 	return n;

@@ -27,10 +27,9 @@ static _Atomic uid_t shown_user; /* whom peers see in them; written under the ho
 
 int vb_link_socket_locked(int *fd)
 {
-	int s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int s = vb_fd_own(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 	if (s < 0)
 		return -errno;
-	vb_fd_own(s);
 	*fd = s;
 	return 0;
 }
@@ -66,9 +65,8 @@ void vb_link_explain_lack(int err)
 static int accept_connection(int listener, int *fd)
 {
 	vb_host_lock();
-	int s = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), err = s < 0 ? -errno : 0;
-	if (!err)
-		vb_fd_own(s);
+	int s = vb_fd_own(accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
+	int err = s < 0 ? -errno : 0;
 	vb_host_unlock();
 	*fd = s;
 	return err;

@@ -119,13 +119,11 @@ static void *run(void *arg)
 
 static int open_descriptors_locked(struct vb_rpc_server *s, const struct vb_name *name)
 {
-	s->epfd = vb_epoll_open();
+	s->epfd = vb_fd_own(vb_epoll_open());
 	int err = s->epfd < 0 ? -errno : 0;
-	vb_fd_own(s->epfd);
-	s->stop = (struct source){ .kind = STOP, .fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) };
+	s->stop = (struct source){ .kind = STOP, .fd = vb_fd_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) };
 	if (!err && s->stop.fd < 0)
 		err = -errno;
-	vb_fd_own(s->stop.fd);
 	if (!err)
 		err = vb_listen_locked(name, true, &s->listener.fd);
 	return err;

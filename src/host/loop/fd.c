@@ -15,9 +15,9 @@ enum { MAX_FDS = 1 << 20, WORD_BITS = 64 }; /* descriptors beyond stay open in c
 
 static _Atomic uint64_t owned[MAX_FDS / WORD_BITS];
 static _Atomic uint32_t words_used;
-static atomic_int least_set;
+static atomic_int least_number = VB_FD_LEAST;
 
-void vb_fd_own(int fd)
+static void mark(int fd)
 {
 	if (fd < 0 || fd >= MAX_FDS)
 		return;
@@ -53,9 +53,18 @@ int vb_fd_lift(int fd, int least)
 	return lifted;
 }
 
-void vb_fd_keep_sets_above(int least) { atomic_store(&least_set, least); }
+void vb_fd_keep_above(int least) { atomic_store(&least_number, least); }
 
-int vb_epoll_open(void) { return vb_fd_lift(vb_epoll_create(EPOLL_CLOEXEC), atomic_load(&least_set)); }
+int vb_fd_raise(int fd) { return vb_fd_lift(fd, atomic_load(&least_number)); }
+
+int vb_fd_own(int fd)
+{
+	fd = vb_fd_raise(fd);
+	mark(fd);
+	return fd;
+}
+
+int vb_epoll_open(void) { return vb_fd_raise(vb_epoll_create(EPOLL_CLOEXEC)); }
 
 void vb_fd_forget(void)
 {

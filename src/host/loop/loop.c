@@ -473,14 +473,6 @@ __attribute__((noreturn)) static void *loop_main(void *unused)
 	}
 }
 
-static int own_eventfd(int flags)
-{
-	int fd = eventfd(0, flags | EFD_CLOEXEC);
-	if (fd >= 0)
-		vb_fd_own(fd);
-	return fd;
-}
-
 static void close_descriptors_locked(void)
 {
 	vb_fd_close_locked(atomic_exchange(&event_fd, -1));
@@ -493,15 +485,14 @@ static void close_descriptors_locked(void)
 static int open_descriptors_locked(void)
 {
 	struct epoll_event e = { .events = EPOLLIN };
-	int fd = own_eventfd(EFD_NONBLOCK), waiter = fd < 0 ? -1 : own_eventfd(0);
-	epoll_fd = waiter < 0 ? -1 : vb_epoll_open();
+	int fd = vb_fd_own(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
+	    waiter = fd < 0 ? -1 : vb_fd_own(eventfd(0, EFD_CLOEXEC));
+	epoll_fd = waiter < 0 ? -1 : vb_fd_own(vb_epoll_open());
 	int err = epoll_fd < 0 ? -errno : 0;
 	atomic_store(&event_fd, fd);
 	atomic_store(&waiter_fd, waiter);
-	if (!err) {
-		vb_fd_own(epoll_fd);
+	if (!err)
 		err = vb_epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &e) < 0 ? -errno : 0;
-	}
 	if (err)
 		close_descriptors_locked();
 	return err;

@@ -156,9 +156,7 @@ enum vb_remap_way vb_remap_way(void)
 	if (!self.nothing)
 		self.nothing = map(NULL, 1, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	vb_host_lock();
-	self.uffd = self.nothing == MAP_FAILED ? -1 : open_trap();
-	if (self.uffd >= 0)
-		vb_fd_own(self.uffd);
+	self.uffd = self.nothing == MAP_FAILED ? -1 : vb_fd_own(open_trap());
 	vb_host_unlock();
 	self.way = self.uffd >= 0 ? VB_REMAP_ANYTIME : VB_REMAP_ALONE;
 	self.generation = vb_host_generation();
@@ -382,9 +380,7 @@ int vb_remap_open(size_t bytes, int *fd)
 {
 	int err = 0;
 	vb_host_lock();
-	int f = memfd_create("verbatim-memory", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (f >= 0)
-		vb_fd_own(f);
+	int f = vb_fd_own(memfd_create("verbatim-memory", MFD_CLOEXEC | MFD_ALLOW_SEALING));
 	if (f < 0 || ftruncate(f, (off_t)bytes) < 0)
 		err = -errno;
 	if (err)

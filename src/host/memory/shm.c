@@ -79,12 +79,11 @@ static int create_fd(size_t bytes, const char *name, int *fd)
 {
 	char full_name[64];
 	snprintf(full_name, sizeof full_name, "verbatim-%s", name);
-	int f = memfd_create(full_name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+	int f = vb_fd_own(memfd_create(full_name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL));
 	if (f < 0 && errno == EINVAL)
-		f = memfd_create(full_name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+		f = vb_fd_own(memfd_create(full_name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
 	if (f < 0)
 		return -errno;
-	vb_fd_own(f);
 	if (ftruncate(f, (off_t)bytes) < 0) {
 		int err = -errno;
 		vb_fd_close(f);
@@ -99,10 +98,9 @@ static int reopen_read_only(int *fd)
 {
 	char path[32];
 	snprintf(path, sizeof path, "/proc/self/fd/%d", *fd);
-	int f = open(path, O_RDONLY | O_CLOEXEC);
+	int f = vb_fd_own(open(path, O_RDONLY | O_CLOEXEC));
 	if (f < 0)
 		return -errno;
-	vb_fd_own(f);
 	vb_fd_close(*fd);
 	*fd = f;
 	return 0;

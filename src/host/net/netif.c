@@ -313,10 +313,9 @@ void vb_netif_start_locked(void)
 {
 	struct sockaddr_nl groups = { .nl_family = AF_NETLINK,
 				      .nl_groups = RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR };
-	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE);
+	int fd = vb_fd_own(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE));
 	if (fd < 0)
 		return;
-	vb_fd_own(fd);
 	notices.fd = fd;
 	if (bind(fd, (const struct sockaddr *)&groups, sizeof groups) < 0 ||
 	    vb_watch_start(&notices, EPOLLIN) < 0) {

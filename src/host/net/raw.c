@@ -36,16 +36,12 @@ static int set_up(int fd, unsigned ifindex, bool receives)
 
 int vb_raw_open(unsigned ifindex, bool receives, int *fd)
 {
-	*fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	*fd = vb_fd_own(socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 	if (*fd < 0)
 		return errno == EACCES ? -EPERM : -errno;
 	int err = set_up(*fd, ifindex, receives);
-	if (!err) {
-		vb_fd_own(*fd);
-		return 0;
-	}
-	vb_fd_own(*fd);
-	vb_fd_close(*fd);
+	if (err)
+		vb_fd_close(*fd);
 	return err;
 }
 

@@ -70,7 +70,7 @@ static int bind_receiver(int fd, bool ipv4)
 
 static int open_receiver_locked(bool ipv4)
 {
-	int fd = socket(ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int fd = vb_fd_own(socket(ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 	if (fd < 0)
 		return -errno;
 	int err = bind_receiver(fd, ipv4);
@@ -78,10 +78,9 @@ static int open_receiver_locked(bool ipv4)
 	if (!err)
 		err = vb_watch_start(&watches[ipv4], wants_wake ? EPOLLIN : 0);
 	if (err) {
-		close(fd);
+		vb_fd_close_locked(fd);
 		return err;
 	}
-	vb_fd_own(fd);
 	return fd;
 }
 

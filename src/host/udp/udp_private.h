@@ -83,8 +83,8 @@ void vb_udp_count_sent(struct vb_udp_counts *counts);
 void vb_udp_send_forget(void);
 
 /*
- * A socket that only sends, on a port of its own. Returns a descriptor, which the host does not own yet, or a
- * negative errno.
+ * A socket that only sends, on a port of its own. Returns a descriptor, which the host owns, or a negative
+ * errno.
  */
 int vb_udp_sending_socket_locked(bool ipv4, uint16_t *port);
 /*

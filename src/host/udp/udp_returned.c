@@ -47,16 +47,15 @@ static int open_socket_locked(struct returnable *p, bool ipv4)
 	vb_udp_set_option(fd, SOL_SOCKET, SO_RCVBUF, QUEUE_BYTES);
 	if (setsockopt(fd, ipv4 ? IPPROTO_IP : IPPROTO_IPV6, ipv4 ? IP_RECVERR : IPV6_RECVERR, &one,
 		       sizeof one) < 0) {
-		close(fd);
+		vb_fd_close_locked(fd);
 		return -ENOPROTOOPT;
 	}
 	p->watch.fd = fd;
 	int err = vb_watch_start(&p->watch, 0); /* epoll always reports errors */
 	if (err) {
-		close(fd);
+		vb_fd_close_locked(fd);
 		return err;
 	}
-	vb_fd_own(fd);
 	return fd;
 }
 

@@ -129,16 +129,24 @@ static int bind_flow_port(int fd, bool ipv4, const struct in6_addr *source, uint
 	return bind_port(fd, ipv4, source, port);
 }
 
-int vb_udp_sending_socket_locked(bool ipv4, uint16_t *port)
+static int open_sender_locked(bool ipv4)
 {
-	int fd = socket(ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int fd = vb_fd_own(socket(ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 	if (fd < 0)
 		return -errno;
 	set_send_options(fd, ipv4);
+	return fd;
+}
+
+int vb_udp_sending_socket_locked(bool ipv4, uint16_t *port)
+{
+	int fd = open_sender_locked(ipv4);
+	if (fd < 0)
+		return fd;
 	int err = bind_flow_port(fd, ipv4, &in6addr_any, port);
 	if (!err)
 		return fd;
-	close(fd);
+	vb_fd_close_locked(fd);
 	return err;
 }
 
@@ -189,18 +197,15 @@ static void take_addressing(struct sender *s, bool ipv4, const struct vb_inbox_a
 static int sender_open_locked(bool ipv4, const struct vb_inbox_addr *addr)
 {
 	uint32_t n = families[ipv4].count;
-	struct sender s = { .fd = socket(ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK,
-					 0) };
+	struct sender s = { .fd = open_sender_locked(ipv4) };
 	if (s.fd < 0)
-		return -errno;
-	set_send_options(s.fd, ipv4);
+		return s.fd;
 	take_addressing(&s, ipv4, addr);
 	int err = bind_sender(&s, ipv4, addr->udp_sport);
 	if (err) {
-		close(s.fd);
+		vb_fd_close_locked(s.fd);
 		return err;
 	}
-	vb_fd_own(s.fd);
 	families[ipv4].senders[n] = s;
 	/* pairs with sender_find */
 	atomic_store_explicit(&families[ipv4].count, n + 1, memory_order_release);

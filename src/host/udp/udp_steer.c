@@ -196,8 +196,8 @@ static int open_learner(struct learner *l)
 {
 	union vb_ip_address address = vb_ip_address(loopback(l->ipv4), l->ipv4, 0);
 	vb_host_lock();
-	int fd = socket(l->ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	vb_fd_own(fd);
+	int fd =
+		vb_fd_own(socket(l->ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 	vb_host_unlock();
 	if (fd < 0)
 		return -errno;

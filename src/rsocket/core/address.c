@@ -24,6 +24,7 @@ void vb_rs_copy_address(const struct sockaddr *sa, struct sockaddr *addr, sockle
 {
 	socklen_t whole = length_of(sa);
 
-	memcpy(addr, sa, *len < whole ? *len : whole);
+	if (*len)
+		memcpy(addr, sa, *len < whole ? *len : whole);
 	*len = whole;
 }

@@ -212,8 +212,6 @@ static inline int vb_rs_take_error_locked(struct vb_rs *s)
 	return err;
 }
 
-/* Numbers start here, as long as the limit allows that many descriptors. */
-enum { VB_RS_FIRST_NUMBER = 256 };
 /* How many descriptors of its own a socket is slept on by. */
 enum { VB_RS_SLEEP_FDS = 2 };
 

@@ -39,7 +39,7 @@ int vb_rs_thread_fd(void)
 	drop_inherited();
 	if (own.is_open)
 		return own.fd;
-	int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	int fd = vb_fd_raise(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	if (fd < 0)
 		return -errno;
 	own.fd = fd;

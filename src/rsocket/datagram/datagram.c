@@ -23,8 +23,7 @@ int vb_rs_datagram_open(struct vb_rs *s)
 	vb_list_init(&d->udp_received);
 	d->epfd = vb_epoll_open();
 	s->datagram = d;
-	s->fd = vb_fd_lift(socket(s->domain, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0),
-			   VB_RS_FIRST_NUMBER);
+	s->fd = vb_fd_lift(socket(s->domain, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), VB_FD_LEAST);
 	if (d->epfd < 0 || s->fd < 0 || vb_epoll_ctl(d->epfd, EPOLL_CTL_ADD, s->fd, &event))
 		return -errno;
 	return 0;

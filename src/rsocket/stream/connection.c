@@ -32,7 +32,7 @@ static void apply_options(struct vb_rs *s)
 
 static int open_channel(struct vb_rs *s)
 {
-	int err = vb_cma_channel_create(VB_RS_FIRST_NUMBER, &s->channel);
+	int err = vb_cma_channel_create(VB_FD_LEAST, &s->channel);
 
 	if (!err)
 		fcntl(s->channel->fd, F_SETFL, O_NONBLOCK);

@@ -4,12 +4,15 @@
  * their connections work as if they had plenty, until the program itself asks for what is not there. A server
  * with one completion queue and a process for each client; all connections are there at the same time.
  */
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
 #include "cm.h"
 
 enum { MOST_CLIENTS = 40, MESSAGE_BYTES = 2000, ROUNDS = 20 };
+/* What a program may want for itself, and how many a device takes of these: the program sees them. */
+enum { LOW_NUMBERS = 256, NUMBERS_OF_A_DEVICE = 2 };
 
 struct limits {
 	int resource;
@@ -123,6 +126,24 @@ static void accept_all(struct rdma_event_channel *channel, unsigned clients, str
 	}
 }
 
+static unsigned low_numbers(void)
+{
+	unsigned n = 0;
+	for (int fd = 0; fd < LOW_NUMBERS; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
+/* The server's own channel, and all devices, which rdma_cm opens. */
+static unsigned numbers_of_a_server(void)
+{
+	int devices;
+	struct ibv_device **list = ibv_get_device_list(&devices);
+	CHECK(list);
+	ibv_free_device_list(list);
+	return 1 + NUMBERS_OF_A_DEVICE * (unsigned)devices;
+}
+
 /* Sends each message back, until all clients have what they want. */
 static void serve(const struct limits *limits)
 {
@@ -131,6 +152,7 @@ static void serve(const struct limits *limits)
 	struct rdma_cm_id *listener;
 	struct ibv_cq *cq = NULL;
 	struct ibv_mr *mr = NULL;
+	unsigned before = low_numbers();
 	limit(limits->resource, limits->server);
 	CHECK(channel = rdma_create_event_channel());
 	CHECK(rdma_create_id(channel, &listener, NULL, RDMA_PS_TCP) == 0);
@@ -149,6 +171,7 @@ static void serve(const struct limits *limits)
 		send_back(ids[wc.wr_id]->qp, mr, messages[wc.wr_id], wc.wr_id);
 		receive(ids[wc.wr_id]->qp, mr, messages[wc.wr_id], wc.wr_id);
 	}
+	CHECK(limits->server || low_numbers() <= before + numbers_of_a_server());
 	atomic_store(&shared->done, 1);
 	_exit(0);
 }
@@ -251,6 +274,11 @@ static void limits__of_the_clients_descriptors(void **state)
 {
 	connect_under(&(struct limits){ RLIMIT_NOFILE, 0, 32, 8 });
 }
+/* librspreload's netcat could not use number 17. */
+static void limits__none_low_numbers_are_the_programs(void **state)
+{
+	connect_under(&(struct limits){ RLIMIT_NOFILE, 0, 0, 8 });
+}
 
 static void limits__of_address_space(void **state)
 {
@@ -268,6 +296,7 @@ int main(void)
 		cmocka_unit_test(limits__of_descriptors_with_many_clients),
 		cmocka_unit_test(limits__of_descriptors),
 		cmocka_unit_test(limits__of_the_clients_descriptors),
+		cmocka_unit_test(limits__none_low_numbers_are_the_programs),
 		cmocka_unit_test(limits__of_address_space),
 	};
 

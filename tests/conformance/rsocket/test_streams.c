@@ -43,6 +43,15 @@ static void names__of_both_ends(void **state)
 	len = 2; /* cut, and the whole length told */
 	assert_ok(rgetpeername(e.client, (struct sockaddr *)&b, &len));
 	assert_int_equal(len, sizeof(b));
+	len = 0; /* the length alone */
+	assert_ok(rgetsockname(e.client, NULL, &len));
+	assert_int_equal(len, sizeof(a));
+	len = 0;
+	assert_ok(rgetpeername(e.client, NULL, &len));
+	assert_int_equal(len, sizeof(b));
+	assert_refused(EFAULT, rgetsockname(e.client, NULL, &len));
+	assert_refused(EFAULT, rgetpeername(e.client, NULL, &len));
+	assert_refused(EFAULT, rgetsockname(e.client, sockaddr(&a), NULL));
 	close_ends(&e);
 }
 
