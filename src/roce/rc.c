@@ -163,8 +163,8 @@ static bool put(struct connection *c, struct vb_burst *burst, const struct vb_pa
 }
 
 /*
- * Piggybacks an ACK that is due behind packets that go anyway. A thread that holds resp_lock, or answers,
- * sends it itself.
+ * Piggybacks an ACK that is due on packets that go anyway: behind them, as shorter packets end a burst of
+ * equal ones. A thread that holds resp_lock, or answers, sends it itself.
  */
 static void piggyback_ack(struct connection *c, struct vb_burst *burst)
 {
@@ -182,6 +182,18 @@ static void piggyback_ack(struct connection *c, struct vb_burst *burst)
 }
 
 /*
+ * The peer of a rendezvous sees that its SEND is done before it hears that its memory has been read, as from
+ * an adapter that acknowledges at once.
+ */
+static struct vb_burst *begin_burst(struct connection *c)
+{
+	struct vb_burst *burst = vb_burst_take();
+	if (vb_unlikely(c->qp->tags != NULL))
+		piggyback_ack(c, burst);
+	return burst;
+}
+
+/*
  * One burst of what may be sent now, at most up to SLICE_PACKETS in all; NULL: nothing. sends_more: the burst
  * is full.
  */
@@ -192,7 +204,7 @@ static struct vb_burst *fill(struct connection *c, uint64_t now, unsigned *n)
 	c->sends_more = false;
 	while (*n < SLICE_PACKETS && !c->sends_more && vb_rc_req_write(&c->requester, now, &out)) {
 		if (!burst)
-			burst = vb_burst_take();
+			burst = begin_burst(c);
 		c->sends_more = !put(c, burst, &out);
 		++*n;
 	}
