@@ -14,7 +14,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "host/host.h"
+
 #define USERS ".users"
+
+enum { TRUST_NS = 1000000000 };
 
 /* ---- the folder ---- */
 
@@ -279,16 +283,64 @@ const char *vb_tree_root(void)
 	return NULL;
 }
 
+/* ---- what this process knows of it ---- */
+
+/*
+ * The last whole tree that this process has written, and when it compared that with the files. Other
+ * processes write the same, so for a while it trusts that what it knows is there. Counters differ from
+ * process to process.
+ */
+static struct {
+	char root[VB_TREE_PATH];
+	struct vb_tree tree;
+	uint64_t compared_ns;
+} known;
+
+static bool is_known(const struct vb_tree_entry *e)
+{
+	const struct vb_tree *t = &known.tree;
+	const struct vb_tree_entry *k = t->count ? bsearch(e, t->entries, t->count, sizeof(*e), by_path) :
+						   NULL;
+	return k && k->kind == e->kind && !strcmp(k->text, e->text);
+}
+
+/* Has the whole tree other paths than before? Then what is there no more is to be removed. */
+static bool has_other_paths(const struct vb_tree *tree)
+{
+	if (tree->count != known.tree.count)
+		return true;
+	for (size_t i = 0; i < tree->count; i++)
+		if (strcmp(tree->entries[i].path, known.tree.entries[i].path) != 0)
+			return true;
+	return false;
+}
+
+/* Takes the entries. */
+static void know(const char *root, struct vb_tree *tree)
+{
+	vb_tree_free(&known.tree);
+	known.tree = *tree;
+	*tree = (struct vb_tree){ .entries = NULL };
+	snprintf(known.root, sizeof(known.root), "%s", root);
+}
+
 void vb_tree_write(struct vb_tree *tree, bool is_all)
 {
 	const char *path = vb_tree_root();
 	int root = path && !tree->failed ? open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW) : -1;
 	if (root < 0)
 		return;
+	uint64_t now = vb_now_ns();
+	bool trusts = !strcmp(known.root, path) && now < known.compared_ns + TRUST_NS;
 	qsort(tree->entries, tree->count, sizeof(*tree->entries), by_path);
 	for (size_t i = 0; i < tree->count; i++)
-		put(root, &tree->entries[i]);
-	if (is_all)
+		if (!trusts || tree->entries[i].kind == VB_TREE_COUNTER || !is_known(&tree->entries[i]))
+			put(root, &tree->entries[i]);
+	if (is_all && (!trusts || has_other_paths(tree)))
 		sweep(tree, root, "");
+	if (is_all && !trusts)
+		known.compared_ns = now;
+	if (is_all)
+		know(path, tree);
 	close(root);
 }

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A tree of files that processes write together, and how seldom its files are opened. */
+#include <fcntl.h>
+#include <ftw.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "host/tree.h"
+
+static unsigned opened; /* since it was set to 0 */
+
+int openat(int folder, const char *path, int flags, ...)
+{
+	va_list args;
+	va_start(args, flags);
+	mode_t mode = flags & O_CREAT ? va_arg(args, mode_t) : 0;
+	va_end(args);
+	opened++;
+	return (int)syscall(SYS_openat, folder, path, flags, mode);
+}
+
+static char base[] = "/tmp/tree.XXXXXX";
+
+static int make_base(void **state) { return !mkdtemp(base) || setenv("XDG_RUNTIME_DIR", base, 1); }
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	return remove(path);
+}
+
+static int remove_base(void **state) { return nftw(base, remove_one, 16, FTW_DEPTH | FTW_PHYS); }
+
+/* Which entries a whole tree has. */
+struct wanted {
+	const char *name, *count; /* of a file and of a counter */
+	bool has_more;
+};
+
+static void write_whole(const struct wanted *w)
+{
+	struct vb_tree tree = { .entries = NULL };
+	vb_tree_add(&tree, VB_TREE_FILE, w->name, "device/name");
+	vb_tree_add(&tree, VB_TREE_LINK, "../device", "class/device");
+	vb_tree_add(&tree, VB_TREE_COUNTER, w->count, "device/count");
+	if (w->has_more)
+		vb_tree_add(&tree, VB_TREE_FILE, "more", "device/more/%s", "text");
+	vb_tree_write(&tree, true);
+	vb_tree_free(&tree);
+}
+
+static const char *path_of(const char *name)
+{
+	static char path[2 * VB_TREE_PATH];
+	snprintf(path, sizeof(path), "%s/%s", vb_tree_root(), name);
+	return path;
+}
+
+static bool has(const char *name, const char *text)
+{
+	char now[64] = "";
+	FILE *f = fopen(path_of(name), "re");
+	if (!f)
+		return false;
+	bool is_read = fgets(now, sizeof(now), f) != NULL;
+	fclose(f);
+	now[strcspn(now, "\n")] = 0;
+	return is_read && !strcmp(now, text);
+}
+
+static void assert_has(const struct wanted *w)
+{
+	assert_true(has("device/name", w->name));
+	assert_true(has("class/device/name", w->name));
+	assert_true(has("device/count", w->count));
+	assert_int_equal(has("device/more/text", "more"), w->has_more);
+}
+
+static void tree__is_what_was_written_last(void **state)
+{
+	const struct wanted steps[] = {
+		{ "a", "1", true },  { "a", "1", true },  { "b", "1", true },  { "b", "2", false },
+		{ "b", "2", false }, { "b", "2", true },  { "a", "10", true },
+	};
+	for (size_t i = 0; i < VB_ARRAY_LEN(steps); i++) {
+		write_whole(&steps[i]);
+		assert_has(&steps[i]);
+	}
+}
+
+/* Of what has not changed only the counter is compared, and the root opened by open(2). */
+static void tree__files_that_are_known_are_not_opened(void **state)
+{
+	const struct wanted same = { "a", "1", true };
+	write_whole(&same);
+	write_whole(&same);
+	opened = 0;
+	write_whole(&same);
+	assert_true(opened <= 1);
+	assert_has(&same);
+}
+
+static void tree__counters_of_others_are_replaced_at_once(void **state)
+{
+	const struct wanted same = { "a", "1", true };
+	write_whole(&same);
+	assert_int_equal(truncate(path_of("device/count"), 0), 0);
+	write_whole(&same);
+	assert_has(&same);
+}
+
+static void tree__what_others_remove_comes_back(void **state)
+{
+	const struct wanted same = { "a", "1", true };
+	write_whole(&same);
+	assert_int_equal(unlink(path_of("device/name")), 0);
+	while (!has("device/name", "a")) {
+		usleep(50000);
+		write_whole(&same);
+	}
+	assert_has(&same);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(tree__is_what_was_written_last),
+		cmocka_unit_test(tree__files_that_are_known_are_not_opened),
+		cmocka_unit_test(tree__counters_of_others_are_replaced_at_once),
+		cmocka_unit_test(tree__what_others_remove_comes_back),
+	};
+	return cmocka_run_group_tests_name("host_tree", tests, make_base, remove_base);
+}
