@@ -5,13 +5,12 @@
 #include <time.h>
 
 #include "base/cancel.h"
+#include "base/tuned.h"
 
 enum {
 	SPINS = 64,
 	YIELDS = 16,
 	NAP_NS = 1000,
-	TIMES = 256,       /* in a row that a thread takes a lock to own it; */
-	MOST_REVOKED = 16, /* doubled at each revocation, so many times at most */
 };
 
 void (*vb_lock_fence)(void);
@@ -21,7 +20,7 @@ static bool is_due_to_own(struct vb_lock *l, uintptr_t self)
 {
 	uintptr_t candidate = atomic_load_explicit(&l->owner, memory_order_relaxed);
 	if (candidate == self)
-		return ++l->times >= (uint32_t)TIMES << l->revoked && vb_lock_fence;
+		return ++l->times >= (uint32_t)VB_TIMES_TO_OWN << l->revoked && vb_lock_fence;
 	if (!l->is_candidate_fixed)
 		atomic_store_explicit(&l->owner, self, memory_order_relaxed);
 	l->times = 0;
@@ -40,7 +39,7 @@ static void become_owner(struct vb_lock *l, uintptr_t self)
 
 static void revoke(struct vb_lock *l, uintptr_t owner)
 {
-	l->revoked += l->revoked < MOST_REVOKED;
+	l->revoked += l->revoked < VB_MOST_REVOKED;
 	atomic_store_explicit(&l->owner, owner & ~(uintptr_t)VB_LOCK_OWNS, memory_order_relaxed);
 	vb_lock_fence();
 }

@@ -4,19 +4,15 @@
 #include "adapter/progress/prefetch.h"
 #include "adapter/progress/qpn.h"
 #include "adapter/queues/queue.h"
+#include "base/tuned.h"
 #include "local/cut.h"
 #include "local/slots.h"
 #include "local/ud_ring.h"
 
 /* ---- polled QPs ---- */
 
-enum {
-	HITS = 16, /* news in a row that make a QP a polled one, */
-	MOST = 8,  /* of which there are so many */
-};
-
 /* Under vb_progress_lock. */
-static struct vb_local_qp *polled[MOST];
+static struct vb_local_qp *polled[VB_MOST_POLLED];
 static unsigned npolled;
 
 /*
@@ -25,7 +21,7 @@ static unsigned npolled;
  */
 static bool may_poll_locked(const struct vb_local_qp *l)
 {
-	return npolled < MOST && !atomic_load(&vb_arena->asleep) && !vb_progress_is_ticking() &&
+	return npolled < VB_MOST_POLLED && !atomic_load(&vb_arena->asleep) && !vb_progress_is_ticking() &&
 	       atomic_load(&l->resp.serving) && (atomic_load(&l->mine->mode) & VB_SHM_RESPONDS) &&
 	       !atomic_load(&l->mine->polled);
 }
@@ -34,7 +30,7 @@ void vb_doorbell_poll_begin(struct vb_local_qp *l)
 {
 	unsigned hits = atomic_load_explicit(&l->hits, memory_order_relaxed);
 	atomic_store_explicit(&l->hits, hits + 1, memory_order_relaxed);
-	if (hits < HITS || !atomic_load_explicit(&vb_arena->fences, memory_order_relaxed) ||
+	if (hits < VB_POLLED_AFTER_HITS || !atomic_load_explicit(&vb_arena->fences, memory_order_relaxed) ||
 	    !vb_lock_try(&vb_progress_lock))
 		return;
 	if (may_poll_locked(l)) {

@@ -9,15 +9,12 @@
 #include "adapter/queues/queue.h"
 #include "adapter/memory/segment.h"
 #include "base/log.h"
+#include "base/tuned.h"
 #include "local/qp.h"
 
 enum { ASK = 1, GIVE, GONE };
 
 enum {
-	CALL_NS = 1200,            /* what a copy by process_vm costs, */
-	BYTES_PER_NS = 16,         /* and its bytes */
-	MOVE_NS = 200000,          /* what moving a region costs, */
-	MOVED_BYTES_PER_NS = 2,    /* and its bytes */
 	/* the peer is asked again after so many times the use, in case things have changed */
 	ASK_BACKOFF = 8,
 	UNMAP_NS = 100000000,
@@ -66,7 +63,7 @@ static struct vb_use *use_of(struct vb_mapped *m, uint32_t key, uint64_t length)
 	if (atomic_load_explicit(&u->key, memory_order_relaxed) == key)
 		return u;
 	atomic_store_explicit(&u->spent_ns, 0, memory_order_relaxed);
-	atomic_store_explicit(&u->limit_ns, is_eager() ? 0 : MOVE_NS + length / MOVED_BYTES_PER_NS,
+	atomic_store_explicit(&u->limit_ns, is_eager() ? 0 : VB_MOVE_NS + length / VB_MOVED_BYTES_PER_NS,
 			      memory_order_relaxed);
 	atomic_store_explicit(&u->asked, 0, memory_order_relaxed);
 	atomic_store_explicit(&u->key, key, memory_order_relaxed);
@@ -84,8 +81,8 @@ void vb_mapped_miss(struct vb_peer *p, uint32_t key, uint64_t bytes)
 		ask(p, key);
 	if (serial)
 		return;
-	uint64_t spent =
-		atomic_load_explicit(&u->spent_ns, memory_order_relaxed) + CALL_NS + bytes / BYTES_PER_NS;
+	uint64_t spent = atomic_load_explicit(&u->spent_ns, memory_order_relaxed) + VB_COPY_CALL_NS +
+			 bytes / VB_COPY_BYTES_PER_NS;
 	atomic_store_explicit(&u->spent_ns, spent, memory_order_relaxed);
 	if (vb_likely(spent < atomic_load_explicit(&u->limit_ns, memory_order_relaxed)))
 		return;

@@ -2,11 +2,9 @@
 #include "roce/delayed_ack.h"
 
 #include "adapter/progress/progress.h"
+#include "base/tuned.h"
 
-enum {
-	PLACES = 8,           /* a queue pair's is found by its number */
-	MAX_DELAY_NS = 30000, /* while nobody polls */
-};
+enum { PLACES = 8 }; /* a queue pair's is found by its number */
 
 static struct place {
 	_Atomic(struct vb_qp *) qp;
@@ -35,7 +33,7 @@ bool vb_delayed_ack_put(struct vb_qp *qp, uint64_t now_ns)
 	 * this one, or this thread sees that nobody polls.
 	 */
 	if (!vb_progress_is_polled())
-		vb_timer_set(&timer, now_ns + MAX_DELAY_NS);
+		vb_timer_set(&timer, now_ns + VB_ACK_DELAY_NS);
 	return true;
 }
 
@@ -72,13 +70,13 @@ void vb_delayed_ack_send(void)
 		if (vb_likely(!atomic_load(&p->qp)))
 			continue;
 		uint64_t since = atomic_load_explicit(&p->since, memory_order_relaxed);
-		if (!waits || vb_now_ns() >= since + MAX_DELAY_NS)
+		if (!waits || vb_now_ns() >= since + VB_ACK_DELAY_NS)
 			take(p);
 		else
 			oldest = vb_min_u64(oldest, since);
 	}
 	if (oldest != UINT64_MAX)
-		vb_timer_set(&timer, oldest + MAX_DELAY_NS);
+		vb_timer_set(&timer, oldest + VB_ACK_DELAY_NS);
 }
 
 static void forget(void)

@@ -40,6 +40,7 @@
 #include "roce/buffers.h"
 #include "roce/burst.h"
 #include "roce/delayed_ack.h"
+#include "base/tuned.h"
 #include "roce/qp_route.h"
 #include "wire/syndrome.h"
 #include "wire/timers.h"
@@ -47,10 +48,6 @@
 enum {
 	SLICE_PACKETS = 256, /* sent in one go, so that no lock is held for long */
 	MAX_WINDOW = 1024,   /* packets in flight */
-	BUSY_RECEIVER_NS = 200000,
-	SOON_NS = 20000,     /* a post so long after an arrival answers it, */
-	SOON_SHARE = 8,      /* or within this part of a round trip: of slow machines and long ways */
-	ANSWERS = 2,         /* in a row make a habit */
 	/* Repetitions: where one packet in five is lost, one session in ten million ends badly. */
 	LAST_ACKS = 9,
 };
@@ -311,7 +308,7 @@ static void note_post(struct connection *c, uint64_t now)
 	uint64_t arrived_at = atomic_load_explicit(&c->arrived_at, memory_order_relaxed);
 	if (!arrived_at)
 		return;
-	bool soon = now - arrived_at < vb_max_u64(SOON_NS, c->requester.window.smooth_ns / SOON_SHARE);
+	bool soon = now - arrived_at < vb_max_u64(VB_SOON_NS, c->requester.window.smooth_ns / VB_SOON_SHARE);
 	atomic_store_explicit(&c->answered,
 			      soon ? atomic_load_explicit(&c->answered, memory_order_relaxed) + 1 : 0,
 			      memory_order_relaxed);
@@ -331,7 +328,7 @@ static bool is_due(struct connection *c, uint64_t now_ns)
 {
 	if (!vb_lock_try(&c->qp->sq.lock)) {
 		/* somebody is at it, who sets the timer as well */
-		vb_timer_set(&c->timer, now_ns + BUSY_RECEIVER_NS);
+		vb_timer_set(&c->timer, now_ns + VB_BUSY_RECEIVER_NS);
 		return false;
 	}
 	bool running = c->requests && is_running(c->qp),
@@ -371,7 +368,7 @@ static void timer_fired(struct vb_timer *timer, uint64_t now_ns)
 			vb_rc_req_expire(&c->requester, now_ns);
 			ask_again(c, now_ns);
 		} else {
-			set_timer_to(c, now_ns + BUSY_RECEIVER_NS);
+			set_timer_to(c, now_ns + VB_BUSY_RECEIVER_NS);
 		}
 	}
 	vb_unlock(&qp->sq.lock);
@@ -618,9 +615,9 @@ static bool arrived(struct vb_qp *qp, const struct vb_inbox_msg *msg, const stru
 /* Is only an ACK due, and a post likely to follow that carries it? Then it is delayed. resp_lock is held. */
 static bool may_wait(struct connection *c, uint64_t now)
 {
-	return atomic_load_explicit(&c->answered, memory_order_relaxed) >= ANSWERS && !c->cnp_due &&
-	       vb_rc_resp_owes_ack_alone(&c->responder) && atomic_load(&c->qp->state) == IBV_QPS_RTS &&
-	       vb_delayed_ack_put(c->qp, now);
+	return atomic_load_explicit(&c->answered, memory_order_relaxed) >= VB_ANSWERS_IN_A_ROW &&
+	       !c->cnp_due && vb_rc_resp_owes_ack_alone(&c->responder) &&
+	       atomic_load(&c->qp->state) == IBV_QPS_RTS && vb_delayed_ack_put(c->qp, now);
 }
 
 static void answer(struct vb_qp *qp)

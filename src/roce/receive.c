@@ -12,20 +12,13 @@
 #include "adapter/inspection/counts.h"
 #include "adapter/progress/path.h"
 #include "host/ipc/capture.h"
+#include "base/tuned.h"
 #include "roce/burst.h"
 #include "roce/delayed_ack.h"
 #include "roce/deliver.h"
 #include "roce/forward.h"
 #include "wire/cm_msg.h"
 #include "wire/packet.h"
-
-enum {
-	STREAM_PACKETS = 12, /* between two sleeps of the progress thread */
-	AWAKE_NS = 50000,    /* after so many */
-	/* A yield that took longer has let another thread work, which may go on for a time slice. */
-	SLOW_YIELD_NS = 20000,
-	SLEEP_NS = 100000000, /* So for this long the progress thread does not stay awake. */
-};
 
 /* ---- receiving: one thread at a time ---- */
 
@@ -137,13 +130,13 @@ static void batch_done(void)
 /* True: packets came. *sleeps_until: set if other threads want the processor. */
 static bool await_packets(uint64_t *sleeps_until)
 {
-	uint64_t before = vb_now_ns(), until = before + AWAKE_NS;
+	uint64_t before = vb_now_ns(), until = before + VB_AWAKE_NS;
 	bool found = false;
 	while (before < until && !(found = vb_udp_receive())) {
 		sched_yield();
 		uint64_t now = vb_now_ns();
-		if (now - before > SLOW_YIELD_NS) {
-			*sleeps_until = now + SLEEP_NS;
+		if (now - before > VB_SLOW_YIELD_NS) {
+			*sleeps_until = now + VB_NOT_AWAKE_NS;
 			return vb_udp_receive();
 		}
 		before = now;
@@ -161,7 +154,7 @@ static bool stay_awake(void)
 	static uint64_t seen, sleeps_until; /* the progress thread's */
 	struct vb_udp_counts counts;
 	vb_udp_count(&counts);
-	bool is_stream = counts.packets_in - seen >= STREAM_PACKETS;
+	bool is_stream = counts.packets_in - seen >= VB_STREAM_PACKETS;
 	seen = counts.packets_in;
 	return is_stream && vb_now_ns() >= sleeps_until && await_packets(&sleeps_until);
 }

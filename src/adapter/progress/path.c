@@ -2,19 +2,9 @@
 #include "adapter/progress/path.h"
 
 #include "base/ticks.h"
+#include "base/tuned.h"
 
-enum {
-	MAX_PATHS = 8,
-	SHM_POLLS = 255,  /* after something was taken from shared memory, */
-	/* one of so many polls makes the system calls that it takes to look at the network */
-	NETWORK_EVERY = 16,
-	/*
-	 * So long after news from shared memory a thread that polls looks at the network once in so many
-	 * microseconds: the system calls of a look take longer than such a message.
-	 */
-	NEWS_US = 50,
-	NETWORK_US = 5,
-};
+enum { MAX_PATHS = 8 };
 
 /* Filled by constructors, before any other thread. */
 static struct vb_path_ops *paths[MAX_PATHS];
@@ -65,8 +55,8 @@ atomic_uint vb_path_shm_polls; /* lost counts are harmless */
 static bool take_shm(void)
 {
 	bool taken = take();
-	if (taken && atomic_load_explicit(&vb_path_shm_polls, memory_order_relaxed) < NETWORK_EVERY)
-		atomic_store_explicit(&vb_path_shm_polls, SHM_POLLS, memory_order_relaxed);
+	if (taken && atomic_load_explicit(&vb_path_shm_polls, memory_order_relaxed) < VB_NETWORK_EVERY_LOOKS)
+		atomic_store_explicit(&vb_path_shm_polls, VB_SHM_POLLS, memory_order_relaxed);
 	return taken;
 }
 
@@ -76,7 +66,7 @@ static bool skips_network(void)
 	if (vb_likely(!n))
 		return false;
 	atomic_store_explicit(&vb_path_shm_polls, n - 1, memory_order_relaxed);
-	return (n - 1) % NETWORK_EVERY && !vb_loop_is_current();
+	return (n - 1) % VB_NETWORK_EVERY_LOOKS && !vb_loop_is_current();
 }
 
 atomic_bool vb_path_shm_news;
@@ -95,9 +85,9 @@ static bool has_just_looked(void)
 {
 	take_news();
 	uint64_t news = atomic_load_explicit(&news_ticks, memory_order_relaxed), now = news ? vb_ticks() : 0;
-	if (!news || now - news > NEWS_US * vb_ticks_us() || vb_loop_is_current())
+	if (!news || now - news > VB_NEWS_US * vb_ticks_us() || vb_loop_is_current())
 		return false;
-	if (now - atomic_load_explicit(&network_ticks, memory_order_relaxed) < NETWORK_US * vb_ticks_us())
+	if (now - atomic_load_explicit(&network_ticks, memory_order_relaxed) < VB_NETWORK_US * vb_ticks_us())
 		return true;
 	atomic_store_explicit(&network_ticks, now, memory_order_relaxed);
 	return false;

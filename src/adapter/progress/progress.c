@@ -8,24 +8,11 @@
 #include "adapter/memory/segment.h"
 #include "adapter/progress/prefetch.h"
 #include "base/ticks.h"
+#include "base/tuned.h"
 
 enum {
-	SPIN_POLLS = 32,       /* empty polls since the last arming that make a busy poller */
-	MOST_SPIN_POLLS = 8192, /* the same for a program that has stopped polling without arming */
-	PAUSE_AFTER = 64,      /* empty polls: about a microsecond, in which an answer from near would come */
-	YIELD_AFTER = 512,     /* empty polls, some ten us: from then on other threads run, */
-	YIELD_EVERY = 32,      /* each time after so many more */
-	RING_AFTER = 4,        /* empty polls: the program waits for something, and so may its peers */
-	TICK_NS    = 1000000,  /* how often the progress thread checks that the poller is still there */
-	/* the same if arrivals do not wake the progress thread: the poller may spin on its memory instead */
-	UNWOKEN_TICK_NS = 100000,
-	HOT_POLLS  = 16,       /* of so many polls that find news of a hot QP one looks further, */
-	/* and of those that find none, one each 0.2 us: reading a line more often slows its writer */
-	ROUND_PER_US = 5,
-	CLOCK_EVERY = 4,       /* one of so many looks at the clock for that */
 	RUN_BATCH  = 16,       /* QPs taken off the run queue at once */
 	PASS_ROUNDS = 64,
-	LEADS_TO_TICK = 16, /* waits of leaders after which the progress thread ticks for them */
 };
 
 struct vb_lock vb_progress_lock = VB_LOCK_INIT;
@@ -47,7 +34,7 @@ static atomic_uint empty_polls; /* rounds in a row that found nothing */
 static atomic_uint hot_polls;   /* polls that found news of a hot QP */
 static atomic_bool contended;   /* a QP's turn was put off because another thread had its lock */
 static _Atomic(uint64_t) round_ticks; /* when a poller last looked further */
-static atomic_uint spin_polls = SPIN_POLLS; /* so many make a poller now */
+static atomic_uint spin_polls = VB_SPIN_POLLS; /* so many make a poller now */
 static atomic_bool took_arrivals; /* the progress thread took arrivals since its last pass */
 static atomic_bool spinning;    /* a thread polls in a loop: the progress thread stands aside */
 static unsigned seen_polls;     /* by the progress thread, */
@@ -197,7 +184,7 @@ static bool round_once(void)
 	bool found = vb_path_pump();
 	if (found) {
 		bump(&pumped);
-		if (atomic_load_explicit(&pumped, memory_order_relaxed) % HOT_POLLS)
+		if (atomic_load_explicit(&pumped, memory_order_relaxed) % VB_HOT_POLLS)
 			return true;
 	}
 	if (!vb_lock_try(&vb_progress_lock)) {
@@ -233,18 +220,18 @@ static void back_off(void)
 {
 	bump(&empty_polls);
 	unsigned n = atomic_load_explicit(&empty_polls, memory_order_relaxed);
-	if (n > PAUSE_AFTER)
+	if (n > VB_PAUSE_AFTER_POLLS)
 		vb_pause();
-	if (n == RING_AFTER)
+	if (n == VB_RING_AFTER_POLLS)
 		vb_path_ring_delayed();
-	if (n > YIELD_AFTER && n % YIELD_EVERY == 0)
+	if (n > VB_YIELD_AFTER_POLLS && n % VB_YIELD_EVERY_POLLS == 0)
 		sched_yield();
 }
 
 bool vb_progress_is_due(void)
 {
 	bump(&hot_polls);
-	if (atomic_load_explicit(&hot_polls, memory_order_relaxed) % HOT_POLLS == 0)
+	if (atomic_load_explicit(&hot_polls, memory_order_relaxed) % VB_HOT_POLLS == 0)
 		return true;
 	atomic_store_explicit(&empty_polls, 0, memory_order_relaxed);
 	return false;
@@ -253,10 +240,10 @@ bool vb_progress_is_due(void)
 /* Is it time to look further than at the hot QP? */
 static bool is_round_due(void)
 {
-	if (atomic_load_explicit(&empty_polls, memory_order_relaxed) % CLOCK_EVERY)
+	if (atomic_load_explicit(&empty_polls, memory_order_relaxed) % VB_CLOCK_EVERY_POLLS)
 		return false;
 	uint64_t now = vb_ticks();
-	if (now - atomic_load_explicit(&round_ticks, memory_order_relaxed) < vb_ticks_us() / ROUND_PER_US)
+	if (now - atomic_load_explicit(&round_ticks, memory_order_relaxed) < vb_ticks_us() / VB_ROUNDS_PER_US)
 		return false;
 	atomic_store_explicit(&round_ticks, now, memory_order_relaxed);
 	return true;
@@ -350,7 +337,7 @@ void vb_progress_lead_end(void)
 	if (atomic_load(&vb_progress_ticks))
 		return;
 	fall_asleep();
-	if (n % LEADS_TO_TICK == 0 || is_work_waiting())
+	if (n % VB_LEADS_TO_TICK == 0 || is_work_waiting())
 		vb_loop_wake();
 }
 
@@ -373,7 +360,7 @@ void vb_progress_arm(void)
 /* Grows while the poller takes all arrivals: what a late look costs stays a share of that time. */
 static uint64_t unwoken_tick_ns(void)
 {
-	unwoken_ns = vb_min_u64(unwoken_ns ? unwoken_ns * 5 / 4 : UNWOKEN_TICK_NS, TICK_NS);
+	unwoken_ns = vb_min_u64(unwoken_ns ? unwoken_ns * 5 / 4 : VB_UNWOKEN_TICK_NS, VB_TICK_NS);
 	return unwoken_ns;
 }
 
@@ -385,13 +372,13 @@ static void note_unpolled_arrivals(bool was_polled)
 {
 	atomic_store(&spins, 0);
 	if (was_polled)
-		atomic_store(&spin_polls, vb_min_u32(atomic_load(&spin_polls) * 8, MOST_SPIN_POLLS));
+		atomic_store(&spin_polls, vb_min_u32(atomic_load(&spin_polls) * 8, VB_MOST_SPIN_POLLS));
 }
 
 static void ask_for_fewer_polls(void)
 {
 	unsigned now = atomic_load(&spin_polls);
-	if (now > SPIN_POLLS)
+	if (now > VB_SPIN_POLLS)
 		atomic_store(&spin_polls, now / 2);
 }
 
@@ -442,7 +429,7 @@ static uint64_t pass(uint64_t now_ns)
 		seen_polls = n;
 		if (!was_missed)
 			ask_for_fewer_polls();
-		next_look_ns = now_ns + (leave_to_poller() ? TICK_NS : unwoken_tick_ns());
+		next_look_ns = now_ns + (leave_to_poller() ? VB_TICK_NS : unwoken_tick_ns());
 		return next_look_ns;
 	}
 	next_look_ns = 0;
@@ -458,7 +445,7 @@ static uint64_t pass(uint64_t now_ns)
 		note_unpolled_arrivals(was_polled);
 	fall_asleep_if_awake();
 	vb_path_ring_delayed();
-	return is_work_waiting() ? 0 : ticks ? now_ns + TICK_NS : UINT64_MAX;
+	return is_work_waiting() ? 0 : ticks ? now_ns + VB_TICK_NS : UINT64_MAX;
 }
 
 bool vb_progress_is_polled(void) { return atomic_load(&spinning); }

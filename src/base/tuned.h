@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Numbers that were tuned: they decide how fast programs are, and never what is right. Each says what a
+ * larger and a smaller one would cost. They were found by measuring, on machines with two processors, near
+ * each other and far, and with more threads than processors. Who changes one shows the rows that it moves,
+ * in turns with the build before.
+ *
+ * Limits, sizes of batches and times of the protocols are none of these: they stand where they are used.
+ */
+#ifndef VB_BASE_TUNED_H
+#define VB_BASE_TUNED_H
+
+/* ---- threads that poll (adapter/progress/progress.c) ---- */
+
+enum {
+	/*
+	 * A thread that has polled so often in vain since the program last armed a CQ polls in a loop: the
+	 * progress thread stands aside. More: programs with short loops pay for two threads. Fewer: programs
+	 * that poll now and then lose the progress thread, which works while they compute.
+	 */
+	VB_SPIN_POLLS = 32,
+	/* The same for a program that was seen to stop polling without arming; each time 8 times as many. */
+	VB_MOST_SPIN_POLLS = 8192,
+	/*
+	 * Polls in vain before each further one pauses the processor: about a microsecond, in which an
+	 * answer from a near processor comes. Earlier: a pause takes as long as such an answer. Later: the
+	 * sibling on the same core gets less.
+	 */
+	VB_PAUSE_AFTER_POLLS = 64,
+	/*
+	 * Polls in vain, some ten microseconds, before the thread yields its processor, each time after
+	 * VB_YIELD_EVERY_POLLS more. Earlier: each message pays for system calls. Later: a peer on the same
+	 * processor waits longer for it.
+	 */
+	VB_YIELD_AFTER_POLLS = 512,
+	VB_YIELD_EVERY_POLLS = 32,
+	/*
+	 * Polls in vain before delayed doorbells ring: the program waits for something, and so may its
+	 * peers. Earlier: an ack rings that the program's next message would have carried. Later: the peer
+	 * sleeps on.
+	 */
+	VB_RING_AFTER_POLLS = 4,
+	/*
+	 * Of so many polls that find news of the expected queue pair, one looks at all the others. More:
+	 * these wait. Fewer: each message pays for the look.
+	 */
+	VB_HOT_POLLS = 16,
+	/*
+	 * Looks at all doorbells and the network in a microsecond of polls in vain. More: reading a line
+	 * slows its writer. Fewer: what comes from others than the expected queue pair is seen later. One
+	 * poll of VB_CLOCK_EVERY_POLLS reads the clock for that.
+	 */
+	VB_ROUNDS_PER_US = 5,
+	VB_CLOCK_EVERY_POLLS = 4,
+};
+
+/* ---- the progress thread beside threads that poll or lead (adapter/progress/progress.c) ---- */
+
+enum {
+	/*
+	 * How often it looks whether the poller is still there, in ns. More often: it takes the poller's
+	 * processor. Less often: what comes for a program that has stopped polling waits so long.
+	 */
+	VB_TICK_NS = 1000000,
+	/* The first of these if arrivals do not wake it: the poller may spin on its memory instead. */
+	VB_UNWOKEN_TICK_NS = 100000,
+	/*
+	 * It ticks for leaders after so many of their waits. More: programs that wait by events ring for
+	 * longer. Fewer: one that waits now and then pays for ticks.
+	 */
+	VB_LEADS_TO_TICK = 16,
+};
+
+/* ---- how often a poller looks at the network (adapter/progress/path.c) ---- */
+
+enum {
+	/*
+	 * For VB_NEWS_US after news from shared memory, once in VB_NETWORK_US: a look is two system calls,
+	 * which take longer than a message within the host. More: packets wait so long. Less: UCX, which has
+	 * a datagram queue pair beside its connections, pays for them with each message.
+	 */
+	VB_NEWS_US = 50,
+	VB_NETWORK_US = 5,
+	/*
+	 * For VB_SHM_POLLS looks after a datagram of this host, one look of VB_NETWORK_EVERY_LOOKS makes
+	 * these system calls, for the same reason.
+	 */
+	VB_SHM_POLLS = 255,
+	VB_NETWORK_EVERY_LOOKS = 16,
+};
+
+/* ---- doorbells (local/doorbell.c) ---- */
+
+enum {
+	/*
+	 * Messages in a row that a poll found at a queue pair before peers stop to ring for it. More: they
+	 * ring in vain. Fewer: every poll of a program looks at queue pairs that seldom have news.
+	 */
+	VB_POLLED_AFTER_HITS = 16,
+	/* So many queue pairs at most. More: each poll reads a line for each. */
+	VB_MOST_POLLED = 8,
+};
+
+/* ---- mapped memory (local/mapped.c) ---- */
+
+enum {
+	/*
+	 * A peer asks for a region's mapping when copies have cost as much as moving it would. What a copy
+	 * by process_vm costs, in ns and bytes a ns, and what moving costs. Larger costs of copies: regions
+	 * of short connections move for nothing. Smaller ones: long connections go on copying by the kernel.
+	 */
+	VB_COPY_CALL_NS = 1200,
+	VB_COPY_BYTES_PER_NS = 16,
+	VB_MOVE_NS = 200000,
+	VB_MOVED_BYTES_PER_NS = 2,
+};
+
+/* ---- locks (base/lock.c) ---- */
+
+enum {
+	/*
+	 * A thread owns a lock after it has taken it so many times in a row. Twice as many for each time
+	 * that another thread took the ownership away, VB_MOST_REVOKED times at most. More: a program of one
+	 * thread pays for locked instructions for longer. Fewer: threads in turn pay for a fence of all
+	 * processors.
+	 */
+	VB_TIMES_TO_OWN = 256,
+	VB_MOST_REVOKED = 16,
+};
+
+/* ---- acknowledgements over the wire (roce/rc.c, roce/delayed_ack.c) ---- */
+
+enum {
+	/*
+	 * A post answers an arrival if it comes within VB_SOON_NS, or within this share of a round trip
+	 * where that is longer: of slow machines and long ways. After VB_ANSWERS_IN_A_ROW of these an ACK
+	 * waits for the next, VB_ACK_DELAY_NS at most while nobody polls. More: a requester that waits for
+	 * the ACK alone has it later. Less: each message of a ping-pong takes two packets.
+	 */
+	VB_SOON_NS = 20000,
+	VB_SOON_SHARE = 8,
+	VB_ANSWERS_IN_A_ROW = 2,
+	VB_ACK_DELAY_NS = 30000,
+	/* A timer that meets a busy thread, or packets not yet taken, looks again after so long, in ns. */
+	VB_BUSY_RECEIVER_NS = 200000,
+};
+
+/* ---- a stream of packets (roce/receive.c) ---- */
+
+enum {
+	/*
+	 * After VB_STREAM_PACKETS since its last sleep, the progress thread stays awake for VB_AWAKE_NS: to
+	 * wake up costs both sides more than the next packets take to come. More: it burns a processor for
+	 * nothing. Less: a stream pays for a wake-up with each burst.
+	 */
+	VB_STREAM_PACKETS = 12,
+	VB_AWAKE_NS = 50000,
+	/*
+	 * A yield that took VB_SLOW_YIELD_NS has let another thread work, perhaps for a time slice. Then the
+	 * progress thread does not stay awake for VB_NOT_AWAKE_NS.
+	 */
+	VB_SLOW_YIELD_NS = 20000,
+	VB_NOT_AWAKE_NS = 100000000,
+};
+
+#endif
