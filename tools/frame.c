@@ -47,13 +47,18 @@ static uint16_t source_port(const struct vb_capture_packet *p)
 	return p->source_port ? p->source_port : NO_FLOW;
 }
 
+static uint16_t ip_id(const struct vb_capture_packet *p)
+{
+	return p->flags & VB_CAPTURE_LOCAL ? 0 : p->ip_id;
+}
+
 static size_t put_ipv4(uint8_t *ip, const struct vb_capture_packet *p, uint32_t udp_bytes)
 {
 	memset(ip, 0, IPV4_BYTES);
 	ip[0] = 0x45;
 	ip[1] = p->traffic_class;
 	put16(ip + 2, IPV4_BYTES + udp_bytes);
-	put16(ip + 4, p->ip_id);
+	put16(ip + 4, ip_id(p));
 	put16(ip + 6, DONT_FRAGMENT);
 	ip[8] = p->hop_limit ? p->hop_limit : HOP_LIMIT;
 	ip[9] = UDP;
@@ -94,7 +99,7 @@ static void sign(uint8_t *bth, uint32_t bytes, const struct vb_capture_packet *p
 
 	memcpy(route.source, p->source + (v4 ? 12 : 0), v4 ? 4 : 16);
 	memcpy(route.destination, p->destination + (v4 ? 12 : 0), v4 ? 4 : 16);
-	vb_icrc_sign(&route, NULL, bth, bytes, p->ip_id);
+	vb_icrc_sign(&route, NULL, bth, bytes, ip_id(p));
 }
 
 /* What was cut has neither ICRC nor checksum. */

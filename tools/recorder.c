@@ -16,8 +16,10 @@
 #include "command.h"
 #include "frame.h"
 #include "latency.h"
+#include "process_name.h"
 
-enum { MAX_PACKET = 65536, SETTLE_MS = 100, COMMENT = 128, HEAD_BYTES = sizeof(struct vb_capture_packet) };
+enum { MAX_PACKET = 65536, SETTLE_MS = 100, HEAD_BYTES = sizeof(struct vb_capture_packet) };
+enum { COMMENT = 256, PEER = 96 };
 
 struct source {
 	int fd;                         /* -1: it has ended, or a mistake was found */
@@ -55,6 +57,8 @@ struct recorder {
 	size_t nwaiting, room;
 	uint64_t order, written;
 	uint64_t realtime_ns;           /* at the beginning of CLOCK_MONOTONIC */
+	pid_t peer_pid;                 /* of the last packet through shared memory */
+	char peer_name[PROCESS_NAME];
 };
 
 static uint64_t now_ns(clockid_t clock)
@@ -282,19 +286,32 @@ static int by_time(const void *a, const void *b)
 	return x->order < y->order ? -1 : 1;
 }
 
-static void comment_on(const struct source *s, const struct vb_capture_packet *p, char comment[COMMENT])
+/* As a part of the comment. It may have ended. */
+static void name_peer(struct recorder *r, pid_t pid, char peer[PEER])
+{
+	if (pid && pid != r->peer_pid)
+		process_name(pid, r->peer_name);
+	r->peer_pid = pid;
+	if (pid)
+		snprintf(peer, PEER, ", peer %s[%d]", r->peer_name, (int)pid);
+}
+
+static void comment_on(struct recorder *r, const struct source *s, const struct vb_capture_packet *p,
+		       char comment[COMMENT])
 {
 	const char *way = p->flags & VB_CAPTURE_LOCAL ? "through shared memory"
 			: p->flags & VB_CAPTURE_INBOX ? "handed over within this host" : "over UDP";
-	char qp[24] = "";
+	char qp[24] = "", peer[PEER] = "";
 
 	if (p->qpn)
 		snprintf(qp, sizeof(qp), ", QP 0x%06x", p->qpn);
 	const char *fate = p->flags & VB_CAPTURE_BAD_ICRC ? "; dropped: its ICRC is wrong"
 			 : p->flags & VB_CAPTURE_LOST ? "; lost on purpose" : "";
 
-	snprintf(comment, COMMENT, "%s %s[%d], %s%s%s", p->flags & VB_CAPTURE_OUT ? "from" : "to", s->name,
-		 (int)s->pid, way, qp, fate);
+	if (p->flags & VB_CAPTURE_LOCAL)
+		name_peer(r, (pid_t)(p->peer_pid_high << 16 | p->ip_id), peer);
+	snprintf(comment, COMMENT, "%s %s[%d], %s%s%s%s", p->flags & VB_CAPTURE_OUT ? "from" : "to", s->name,
+		 (int)s->pid, way, qp, peer, fate);
 }
 
 /* What is behind the record's head in the ring is as it is in the file. */
@@ -314,7 +331,7 @@ static void write_packet(struct recorder *r, struct source *s, const struct reco
 	char comment[COMMENT];
 
 	frame_make(&frame, p, record->bytes);
-	comment_on(s, p, comment);
+	comment_on(r, s, p, comment);
 	pcapng_packet(&r->file, &(struct pcapng_packet){
 		.interface = s->interface, .time_ns = r->realtime_ns + p->time_ns,
 		.bytes = frame.bytes, .kept = frame.kept, .len = frame.len,

@@ -15,6 +15,7 @@
 
 #include "command.h"
 #include "latency.h"
+#include "process_name.h"
 #include "recorder.h"
 #include "timeline/timeline.h"
 
@@ -39,26 +40,12 @@ static int listen_as(char name[64])
 	return -1;
 }
 
-static void name_of(pid_t pid, char name[64])
-{
-	char path[64];
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
-	f = fopen(path, "re");
-	if (!f || !fgets(name, 64, f))
-		strcpy(name, "?");
-	if (f)
-		fclose(f);
-	name[strcspn(name, "\n")] = '\0';
-}
-
 static void take_callers(struct recorder *r, int listener)
 {
 	struct ucred who;
 	socklen_t bytes = sizeof(who);
 	const char *why;
-	char name[64];
+	char name[PROCESS_NAME];
 	int fd;
 
 	while ((fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
@@ -66,7 +53,7 @@ static void take_callers(struct recorder *r, int listener)
 			close(fd);
 			continue;
 		}
-		name_of(who.pid, name);
+		process_name(who.pid, name);
 		if (!recorder_add(r, fd, who.pid, name, &why))
 			complain("%s[%d] is not captured: %s", name, (int)who.pid, why);
 	}

@@ -292,7 +292,10 @@ _Static_assert(sizeof(struct vb_capture_ring) == 192, "layout");
 
 enum {
 	VB_CAPTURE_OUT = 1,      /* else in */
-	/* stands for a message through shared memory; PSNs count such packets alone */
+	/*
+	 * Stands for a message through shared memory. PSNs count such packets alone. In place of ip_id there
+	 * is the peer's process, as this one knows it; 0: unknown.
+	 */
 	VB_CAPTURE_LOCAL = 2,
 	VB_CAPTURE_INBOX = 4,    /* between processes of this host, as a datagram */
 	VB_CAPTURE_HAS_ICRC = 8, /* the last 4 bytes of len are the ICRC that it had; else it goes without */
@@ -307,7 +310,8 @@ struct vb_capture_packet {
 	uint8_t source[16], destination[16];
 	uint32_t flow_label;
 	uint16_t source_port, ip_id;
-	uint8_t traffic_class, hop_limit, flags, reserved;
+	uint8_t traffic_class, hop_limit, flags;
+	uint8_t peer_pid_high;   /* of VB_CAPTURE_LOCAL: bits 16 and up of the pid in ip_id */
 	uint32_t qpn;            /* this process's end; 0: unknown */
 };
 _Static_assert(sizeof(struct vb_capture_packet) == 64, "layout");

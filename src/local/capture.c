@@ -76,6 +76,7 @@ static struct vb_captured message_of(struct requester *r, uint32_t psn, uint32_t
 				  .what = r->sqe,
 				  .psn = psn,
 				  .msn = msn & PSN_MASK,
+				  .peer_pid = r->l->peer->pid,
 				  .by_requester = true,
 				  .fetch = fetch_entry,
 				  .ctx = r };
@@ -199,6 +200,7 @@ void vb_capture_served(struct vb_local_qp *l, enum ibv_wc_status status)
 			      .what = &what,
 			      .psn = psn,
 			      .msn = l->capture.served & PSN_MASK,
+			      .peer_pid = l->peer->pid,
 			      .fetch = fetch_target,
 			      .ctx = l };
 	if (status != IBV_WC_SUCCESS) {

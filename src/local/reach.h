@@ -22,6 +22,12 @@ static inline bool vb_peer_responds(struct vb_local_qp *l)
 					 vb_requester_bind(l, mode);
 }
 
+/* May this side carry out what it asks of the peer's memory? A peer that is captured does so itself. */
+static inline bool vb_peer_leaves_it(const struct vb_local_qp *l)
+{
+	return vb_likely(!atomic_load_explicit(&l->peer->arena->captured, memory_order_relaxed));
+}
+
 /* The same check that the target's responder makes (responder.c, target), on the target's own tables. */
 static inline bool vb_peer_grants(struct vb_local_qp *l, uint32_t rkey, uint64_t addr, uint64_t length,
 				  unsigned access, uint64_t *va)
@@ -50,7 +56,7 @@ static inline void *vb_peer_reach(struct vb_local_qp *l, uint32_t rkey, uint64_t
 				  bool writes)
 {
 	uint64_t va;
-	if (vb_unlikely(!vb_peer_responds(l) ||
+	if (vb_unlikely(!vb_peer_leaves_it(l) || !vb_peer_responds(l) ||
 			!vb_peer_grants(l, rkey, addr, length,
 					writes ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_READ, &va)) ||
 	    vb_unlikely(!writes && !atomic_load_explicit(&vb_theirs_of(l)->rd_atomic, memory_order_relaxed)))

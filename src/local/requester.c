@@ -229,7 +229,7 @@ static enum here atomic_here(struct vb_local_qp *l, struct vb_sqe *sqe)
 static enum here execute_here(struct vb_local_qp *l, struct vb_sqe *sqe)
 {
 	/* of XRC, the responder knows the domain */
-	if (l->peer->copy == VB_COPY_LINK || vb_unlikely(l->qp->type != IBV_QPT_RC))
+	if (l->peer->copy == VB_COPY_LINK || vb_unlikely(l->qp->type != IBV_QPT_RC || !vb_peer_leaves_it(l)))
 		return HERE_NOT;
 	if (sqe->opcode == IBV_WR_RDMA_WRITE)
 		return move(l, sqe, IBV_ACCESS_REMOTE_WRITE);

@@ -476,6 +476,42 @@ def local_other_services():
         expect(client.names(OUT)["WRITE_FIRST"] >= 100, True, "WRITEs")
 
 
+def check_peer(capture, peer):
+    """Each packet through shared memory says which process is at the other end; its name may be gone by then."""
+    pid = re.search(r"\[\d+\]$", peer)[0]
+    peers = {c.comment.split(", peer ")[-1] for c in capture.packets if c.packet.service == wire.RC}
+    expect(peers <= {peer, "?" + pid}, True, f"{peer} in {peers}")
+
+
+@case
+def what_a_peer_does_in_ones_memory():
+    """The peer could do it all by itself. While it is captured, a process has its own part in it."""
+    server, client = run_both("peers_work", *ping("-C 10 -S 100"))
+    expect(client.names(IN)["READ_REQUEST"], 10, "READs of the client's memory")
+    expect(client.names(OUT)["READ_RESPONSE_ONLY"], 10, "answers to them")
+    expect(client.names(IN)["WRITE_ONLY"], 10, "WRITEs to it")
+    check_peer(client, server.interfaces[0])
+    check_peer(server, client.interfaces[0])
+
+
+@case
+def what_a_peer_does_once_one_is_captured():
+    """A peer that has done it by itself stops to, and goes on when the capture has ended."""
+    if harness.missing_programs("ib_write_bw"):
+        return "ib_write_bw is not installed"
+    traffic = "ib_write_bw -F -d vb_lo -x 0 -p 18595 -D 600"
+    with running(traffic, traffic + " 127.0.0.1") as (server, client):
+        wait_for(
+            lambda: client in processes() and looked("stats", str(client))[0]["requests"] > 0, "traffic"
+        )
+        capture, _ = captured("target", "--packets=200", f"--pid={server}", "--quiet")
+        expect(set(capture.judge().names(IN)) & {"WRITE_FIRST", "WRITE_ONLY"} != set(), True, "WRITEs that came")
+        check_peer(capture, f"ib_write_bw[{client}]")
+        before = looked("stats", str(client))[0]["requests"]
+        wait_for(lambda: looked("stats", str(client))[0]["requests"] > before, "traffic goes on")
+    return None
+
+
 @case
 def wire_without_loss():
     server, client = run_both("wire", *ping("-C 20 -S 9000"), "--wire")

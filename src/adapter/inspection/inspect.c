@@ -69,6 +69,7 @@ static void mark_all(bool is_captured)
 	}
 	cursor = 0;
 	vb_registry_look(VB_REGISTRY_CQS, &cursor, mark_cq, &is_captured);
+	atomic_store(&vb_arena->captured, is_captured); /* before the translations of peers end */
 	vb_arena_next_generation();
 }
 

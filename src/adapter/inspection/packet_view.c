@@ -59,7 +59,8 @@ static void note(const struct vb_captured *m, bool goes_out, const struct vb_pac
 	struct vb_inbox_addr addr;
 	struct vb_capture_note n = { .addr = &addr,
 				     .flags = VB_CAPTURE_LOCAL | (goes_out ? VB_CAPTURE_OUT : 0),
-				     .qpn = m->qp->qpn };
+				     .qpn = m->qp->qpn,
+				     .peer_pid = m->peer_pid };
 	struct iovec pieces[] = {
 		{ (void *)(uintptr_t)out->header, out->header_bytes },
 		{ (void *)(uintptr_t)payload, out->payload_bytes },

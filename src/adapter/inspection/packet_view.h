@@ -16,6 +16,7 @@ struct vb_captured {
 	uint32_t psn;              /* of its first packet */
 	uint32_t msn;              /* messages that the responder has finished, this one included */
 	uint64_t original;         /* of an atomic: what it found */
+	pid_t peer_pid;            /* at the other end of the connection; 0: unknown */
 	bool by_requester;         /* this process is the requester, so requests go out and answers come in */
 	/*
 	 * Copies bytes of the message, or of the answer to a READ; false: they are not to be had, and nothing

@@ -56,7 +56,12 @@ struct vb_arena_head {
 	 * is among them (local/cut.h).
 	 */
 	_Atomic(uint32_t) cuts;
-	uint32_t reserved2[6];
+	/*
+	 * The owner is being captured: peers leave to its responders what they could carry out themselves, so
+	 * that the capture shows it.
+	 */
+	_Atomic(uint32_t) captured;
+	uint32_t reserved2[5];
 	_Atomic(uint32_t) slots[VB_ARENA_SLOTS];     /* slot numbers in the order taken; 0: none */
 	/*
 	 * 0: the owner looks for work by itself. Else: it sleeps; ring once for each new value, with

@@ -28,6 +28,7 @@ struct vb_capture_note {
 	unsigned flags;    /* VB_CAPTURE_* */
 	uint32_t qpn;      /* this process's end; 0: unknown */
 	uint16_t ip_id;
+	pid_t peer_pid;    /* through shared memory, without an ip_id: whose memory; 0: unknown */
 };
 
 /* The pieces are a packet from the BTH on, with its ICRC if the flags say so. */
