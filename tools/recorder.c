@@ -19,7 +19,7 @@
 #include "process_name.h"
 
 enum { MAX_PACKET = 65536, SETTLE_MS = 100, HEAD_BYTES = sizeof(struct vb_capture_packet) };
-enum { COMMENT = 256, PEER = 96 };
+enum { COMMENT = 256, PEER = 96, PEERS = 256 };
 
 struct source {
 	int fd;                         /* -1: it has ended, or a mistake was found */
@@ -57,8 +57,11 @@ struct recorder {
 	size_t nwaiting, room;
 	uint64_t order, written;
 	uint64_t realtime_ns;           /* at the beginning of CLOCK_MONOTONIC */
-	pid_t peer_pid;                 /* of the last packet through shared memory */
-	char peer_name[PROCESS_NAME];
+	/* the names of processes at the other ends of shared memory, by their pid modulo PEERS */
+	struct {
+		pid_t pid;
+		char name[PROCESS_NAME];
+	} peers[PEERS];
 };
 
 static uint64_t now_ns(clockid_t clock)
@@ -289,11 +292,14 @@ static int by_time(const void *a, const void *b)
 /* As a part of the comment. It may have ended. */
 static void name_peer(struct recorder *r, pid_t pid, char peer[PEER])
 {
-	if (pid && pid != r->peer_pid)
-		process_name(pid, r->peer_name);
-	r->peer_pid = pid;
-	if (pid)
-		snprintf(peer, PEER, ", peer %s[%d]", r->peer_name, (int)pid);
+	unsigned at = (unsigned)pid % PEERS;
+
+	if (!pid)
+		return;
+	if (r->peers[at].pid != pid)
+		process_name(pid, r->peers[at].name);
+	r->peers[at].pid = pid;
+	snprintf(peer, PEER, ", peer %s[%d]", r->peers[at].name, (int)pid);
 }
 
 static void comment_on(struct recorder *r, const struct source *s, const struct vb_capture_packet *p,
