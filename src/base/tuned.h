@@ -5,7 +5,7 @@
  * each other and far, and with more threads than processors. Who changes one shows the rows that it moves,
  * in turns with the build before.
  *
- * Limits, sizes of batches and times of the protocols are none of these: they stand where they are used.
+ * Limits, batch sizes and the protocols' times are not tuned. They stand where they are used.
  */
 #ifndef VB_BASE_TUNED_H
 #define VB_BASE_TUNED_H

@@ -293,8 +293,8 @@ _Static_assert(sizeof(struct vb_capture_ring) == 192, "layout");
 enum {
 	VB_CAPTURE_OUT = 1,      /* else in */
 	/*
-	 * Stands for a message through shared memory. PSNs count such packets alone. In place of ip_id there
-	 * is the peer's process, as this one knows it; 0: unknown.
+	 * This packet stands for a message through shared memory. PSNs count such packets alone. Its ip_id
+	 * holds the low bits of the peer's pid; a pid of 0 is unknown.
 	 */
 	VB_CAPTURE_LOCAL = 2,
 	VB_CAPTURE_INBOX = 4,    /* between processes of this host, as a datagram */

@@ -35,12 +35,12 @@
 #include "adapter/queues/tags.h"
 #include "adapter/xrc/xrc.h"
 #include "base/log.h"
+#include "base/tuned.h"
 #include "proto/rc/cnp.h"
 #include "proto/rc/rc_responder.h"
 #include "roce/buffers.h"
 #include "roce/burst.h"
 #include "roce/delayed_ack.h"
-#include "base/tuned.h"
 #include "roce/qp_route.h"
 #include "wire/syndrome.h"
 #include "wire/timers.h"
@@ -160,8 +160,8 @@ static bool put(struct connection *c, struct vb_burst *burst, const struct vb_pa
 }
 
 /*
- * Piggybacks an ACK that is due on packets that go anyway: behind them, as shorter packets end a burst of
- * equal ones. A thread that holds resp_lock, or answers, sends it itself.
+ * Piggybacks an ACK that is due on packets that go anyway. It goes behind them, because a shorter packet
+ * ends a burst of equal ones. A thread that holds resp_lock, or answers, sends the ACK itself.
  */
 static void piggyback_ack(struct connection *c, struct vb_burst *burst)
 {
@@ -179,8 +179,8 @@ static void piggyback_ack(struct connection *c, struct vb_burst *burst)
 }
 
 /*
- * The peer of a rendezvous sees that its SEND is done before it hears that its memory has been read, as from
- * an adapter that acknowledges at once.
+ * Where tags are matched the ACK goes first. So the peer of a rendezvous sees its SEND done before it hears
+ * that its memory has been read.
  */
 static struct vb_burst *begin_burst(struct connection *c)
 {

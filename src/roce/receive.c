@@ -11,8 +11,8 @@
 
 #include "adapter/inspection/counts.h"
 #include "adapter/progress/path.h"
-#include "host/ipc/capture.h"
 #include "base/tuned.h"
+#include "host/ipc/capture.h"
 #include "roce/burst.h"
 #include "roce/delayed_ack.h"
 #include "roce/deliver.h"

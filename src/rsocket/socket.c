@@ -122,7 +122,7 @@ static void local_name(struct vb_rs *s, struct sockaddr *addr, socklen_t *len)
 	vb_rs_copy_address(local->sa_family ? local : (struct sockaddr *)&none, addr, len);
 }
 
-/* As getsockname(2): who asks for no byte of the address needs no room for it. librspreload does. */
+/* As for getsockname(2), a length of 0 needs no address. librspreload asks so. */
 static bool can_be_told(const struct sockaddr *addr, const socklen_t *len)
 {
 	return len && (addr || !*len);

@@ -477,7 +477,7 @@ def local_other_services():
 
 
 def check_peer(capture, peer):
-    """Each packet through shared memory says which process is at the other end; its name may be gone by then."""
+    """Each packet through shared memory names the process at its other end, which may have ended since."""
     pid = re.search(r"\[\d+\]$", peer)[0]
     peers = {c.comment.split(", peer ")[-1] for c in capture.packets if c.packet.service == wire.RC}
     expect(peers <= {peer, "?" + pid}, True, f"{peer} in {peers}")
@@ -499,13 +499,10 @@ def what_a_peer_does_once_one_is_captured():
     """A peer that has done it by itself stops to, and goes on when the capture has ended."""
     if harness.missing_programs("ib_write_bw"):
         return "ib_write_bw is not installed"
-    traffic = "ib_write_bw -F -d vb_lo -x 0 -p 18595 -D 600"
-    with running(traffic, traffic + " 127.0.0.1") as (server, client):
-        wait_for(
-            lambda: client in processes() and looked("stats", str(client))[0]["requests"] > 0, "traffic"
-        )
+    with writing(18595) as (server, client):
         capture, _ = captured("target", "--packets=200", f"--pid={server}", "--quiet")
-        expect(set(capture.judge().names(IN)) & {"WRITE_FIRST", "WRITE_ONLY"} != set(), True, "WRITEs that came")
+        came = set(capture.judge().names(IN))
+        expect(came & {"WRITE_FIRST", "WRITE_ONLY"} != set(), True, "WRITEs that came")
         check_peer(capture, f"ib_write_bw[{client}]")
         before = looked("stats", str(client))[0]["requests"]
         wait_for(lambda: looked("stats", str(client))[0]["requests"] > before, "traffic goes on")
@@ -567,6 +564,17 @@ def wire_over_ipv6():
 # ---- from outside ----
 
 PING_SERVER, PING_CLIENT = ping("")
+
+
+@contextlib.contextmanager
+def writing(port):
+    """ib_write_bw, once it has traffic."""
+    traffic = f"ib_write_bw -F -d vb_lo -x 0 -p {port} -D 600"
+    with running(traffic, traffic + " 127.0.0.1") as (server, client):
+        wait_for(
+            lambda: client in processes() and looked("stats", str(client))[0]["requests"] > 0, "traffic"
+        )
+        yield server, client
 
 
 @contextlib.contextmanager
@@ -701,11 +709,7 @@ def interrupt_writes_the_rest():
 def drops_are_counted_and_told():
     if harness.missing_programs("ib_write_bw"):
         return "ib_write_bw is not installed"
-    traffic = "ib_write_bw -F -d vb_lo -x 0 -p 18593 -D 600"
-    with running(traffic, traffic + " 127.0.0.1") as (server, client):
-        wait_for(
-            lambda: client in processes() and looked("stats", str(client))[0]["requests"] > 0, "traffic"
-        )
+    with writing(18593) as (server, client):
         path = log("drops.pcapng")
         tool = subprocess.Popen(
             [VERBATIM, "capture", "--buffer=1", f"--pid={client}", path], stderr=subprocess.PIPE, text=True
