@@ -64,6 +64,7 @@ struct connection {
 	/* a thread sends requests; it is to look for more when it has. Under sq.lock */
 	bool is_sending, sends_more;
 	bool is_answering, answers_more;   /* the same of answers; under resp_lock */
+	bool answers_ack_alone;            /* what is being sent is an ACK and nothing else */
 	bool has_refused;                  /* and said so; under resp_lock */
 	struct vb_timer timer;
 	uint64_t timer_at;                 /* what it is set to at the latest; under sq.lock */
@@ -78,6 +79,7 @@ struct connection {
 	/* when the last batch with requests was done; 0: a post has followed it */
 	_Atomic uint64_t arrived_at;
 	atomic_uint answered;              /* posts that followed soon, in a row */
+	/* an ACK is due, or may become so, or is about to be sent; written under resp_lock */
 	atomic_bool owes_ack;
 };
 
@@ -160,33 +162,45 @@ static bool put(struct connection *c, struct vb_burst *burst, const struct vb_pa
 }
 
 /*
- * Piggybacks an ACK that is due on packets that go anyway. It goes behind them, because a shorter packet
- * ends a burst of equal ones. A thread that holds resp_lock, or answers, sends the ACK itself.
+ * Is an ACK to be sent with requests? One that another thread is about to send may leave behind them, or
+ * never if the program ends. So it is sent once more. resp_lock is held.
  */
-static void piggyback_ack(struct connection *c, struct vb_burst *burst)
+static bool takes_ack(struct connection *c)
+{
+	if (!vb_qp_listens(c->qp) || (c->is_answering && !c->answers_ack_alone))
+		return false;
+	if (c->is_answering)
+		vb_rc_resp_ack_again(&c->responder);
+	return vb_rc_resp_owes_ack_alone(&c->responder);
+}
+
+/* resp_lock is held, and released. */
+static void append_ack(struct connection *c, const struct vb_roce_route *route, struct vb_burst *burst)
 {
 	struct vb_packet_out out;
-	if (!atomic_load_explicit(&c->owes_ack, memory_order_relaxed) || !vb_lock_try(&c->qp->resp_lock))
-		return;
-	if (vb_qp_listens(c->qp) && !c->is_answering && vb_rc_resp_owes_ack_alone(&c->responder) &&
-	    vb_rc_resp_write(&c->responder, &out)) {
-		vb_burst_begin(burst, c->requests_take, out.header, out.header_bytes, 0);
+	if (takes_ack(c) && vb_rc_resp_write(&c->responder, &out)) {
+		vb_burst_begin(burst, route, out.header, out.header_bytes, 0);
 		vb_burst_commit(burst);
-		atomic_store_explicit(&c->owes_ack, false, memory_order_relaxed);
+		atomic_store_explicit(&c->owes_ack, c->is_answering, memory_order_relaxed);
 		vb_delayed_ack_drop(c->qp);
 	}
 	vb_unlock(&c->qp->resp_lock);
 }
 
+static bool owes_ack(const struct connection *c)
+{
+	return atomic_load_explicit(&c->owes_ack, memory_order_relaxed);
+}
+
 /*
  * Where tags are matched the ACK goes first. So the peer of a rendezvous sees its SEND done before it hears
- * that its memory has been read.
+ * that its memory has been read. A thread that holds resp_lock sends the ACK itself.
  */
 static struct vb_burst *begin_burst(struct connection *c)
 {
 	struct vb_burst *burst = vb_burst_take();
-	if (vb_unlikely(c->qp->tags != NULL))
-		piggyback_ack(c, burst);
+	if (vb_unlikely(c->qp->tags != NULL) && owes_ack(c) && vb_lock_try(&c->qp->resp_lock))
+		append_ack(c, c->requests_take, burst);
 	return burst;
 }
 
@@ -208,12 +222,21 @@ static struct vb_burst *fill(struct connection *c, uint64_t now, unsigned *n)
 	return burst;
 }
 
+/*
+ * The last burst takes the ACK along. So no message of the program's leaves without the ACK of what it has
+ * received: the program may end when its message is answered. The ACK goes behind, because a shorter packet
+ * ends a burst of equal ones.
+ */
 static void send_burst(struct connection *c, struct vb_burst *burst)
 {
-	if (!c->sends_more)
-		piggyback_ack(c, burst);
+	const struct vb_roce_route *route = c->requests_take;
+	bool carries_ack = !c->sends_more && owes_ack(c);
 	c->is_sending = true;
 	vb_unlock(&c->qp->sq.lock);
+	if (carries_ack) {
+		vb_lock(&c->qp->resp_lock);
+		append_ack(c, route, burst);
+	}
 	vb_burst_give(burst);
 	vb_lock(&c->qp->sq.lock);
 	c->is_sending = false;
@@ -415,7 +438,6 @@ static struct vb_burst *fill_answers(struct connection *c, unsigned *n)
 		else
 			vb_rc_resp_fault(&c->responder, &out);
 	}
-	atomic_store_explicit(&c->owes_ack, false, memory_order_relaxed);
 	return burst;
 }
 
@@ -485,6 +507,11 @@ static bool refuses(struct connection *c, int *event)
 	return true;
 }
 
+static void note_owed_ack(struct connection *c)
+{
+	atomic_store_explicit(&c->owes_ack, c->responder.ack_due || c->is_answering, memory_order_relaxed);
+}
+
 static void send_answers(struct connection *c, struct vb_burst *burst)
 {
 	c->is_answering = true;
@@ -503,10 +530,12 @@ static void finish_responding(struct connection *c)
 	int event = -1;
 	c->answers_more = true;
 	while (!c->is_answering && c->answers_more && n < SLICE_PACKETS && may_respond(c)) {
+		c->answers_ack_alone = !c->cnp_due && vb_rc_resp_owes_ack_alone(&c->responder);
 		burst = fill_answers(c, &n);
 		if (burst)
 			send_answers(c, burst);
 	}
+	note_owed_ack(c);
 	bool breaks = !c->is_answering && refuses(c, &event);
 	vb_unlock(&qp->resp_lock);
 	if (vb_unlikely(breaks))
@@ -557,10 +586,12 @@ static bool request_arrived(struct connection *c, const struct vb_inbox_msg *msg
 	struct vb_qp *qp = c->qp;
 	enum vb_rc_verdict verdict = VB_RC_IGNORED;
 	vb_lock(&qp->resp_lock);
+	/* Before the program can see what arrives. */
+	atomic_store_explicit(&c->owes_ack, true, memory_order_relaxed);
 	if (accepts(may_respond(c), c, msg))
 		verdict = note(vb_rc_resp_receive(&c->responder, packet));
 	vb_execution_release_queue(&c->execution);
-	atomic_store_explicit(&c->owes_ack, c->responder.ack_due, memory_order_relaxed);
+	note_owed_ack(c);
 	if (vb_unlikely(!qp->comm_est) && verdict == VB_RC_TAKEN)
 		vb_qp_established(qp);
 	if (vb_unlikely(verdict == VB_RC_BROKEN)) {
