@@ -25,7 +25,7 @@ struct source {
 	int fd;                         /* -1: it has ended, or a mistake was found */
 	bool answered;
 	pid_t pid;
-	char name[64];
+	char name[PROCESS_NAME];
 	uint32_t interface;
 	struct vb_capture_ring *ring;
 	uint64_t tail, written, dropped_told;
@@ -289,15 +289,31 @@ static int by_time(const void *a, const void *b)
 	return x->order < y->order ? -1 : 1;
 }
 
-/* As a part of the comment. It may have ended. */
+/* A process that is captured, too, may have ended since. */
+static void find_name(const struct recorder *r, pid_t pid, char name[PROCESS_NAME])
+{
+	unsigned i = 0;
+
+	while (i < r->count && r->sources[i].pid != pid)
+		i++;
+	if (i < r->count)
+		strcpy(name, r->sources[i].name);
+	else
+		process_name(pid, name);
+}
+
+/* As a part of the comment. */
 static void name_peer(struct recorder *r, pid_t pid, char peer[PEER])
 {
 	unsigned at = (unsigned)pid % PEERS;
 
 	if (!pid)
 		return;
-	if (r->peers[at].pid != pid)
-		process_name(pid, r->peers[at].name);
+	char name[PROCESS_NAME];
+	if (r->peers[at].pid != pid) {
+		find_name(r, pid, name);
+		strcpy(r->peers[at].name, name);
+	}
 	r->peers[at].pid = pid;
 	snprintf(peer, PEER, ", peer %s[%d]", r->peers[at].name, (int)pid);
 }

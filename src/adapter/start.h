@@ -3,11 +3,13 @@
 #ifndef VB_ADAPTER_START_H
 #define VB_ADAPTER_START_H
 
+#include "base/base.h"
+
 /*
  * Starts host, arena and progress for this process, once. 0 or a negative errno; -EAGAIN: there can be no
  * thread now, which connections need.
  */
-int vb_adapter_start(void);
+VB_EXPORT int vb_adapter_start(void);
 /* All of it but the thread. */
 int vb_adapter_open(void);
 

@@ -484,6 +484,17 @@ def check_peer(capture, peer):
 
 
 @case
+def first_message_to_a_listener():
+    """A program that listens everywhere opens no device before it."""
+    server, client = run_both("listener", "rdma_server -p 7477", "rdma_client -s 127.0.0.1 -p 7477")
+    for name in "REQ", "REP", "RTU":
+        sender, receiver = (server, client) if name == "REP" else (client, server)
+        for capture, direction in (sender, OUT), (receiver, IN):
+            found = [c for c in capture.packets if c.packet.cm and c.packet.cm.name == name]
+            expect([c.direction for c in found], [direction], f"{name} in {capture.interfaces[0]}")
+
+
+@case
 def what_a_peer_does_in_ones_memory():
     """The peer could do it all by itself. While it is captured, a process has its own part in it."""
     server, client = run_both("peers_work", *ping("-C 10 -S 100"))

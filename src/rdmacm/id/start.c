@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The first use of the network, in a process and in a forked child. */
 #include <pthread.h>
+#include <stdlib.h>
 
+#include "adapter/start.h"
+#include "host/inspect.h"
 #include "rdmacm/agent/agent.h"
 #include "rdmacm/id/id.h"
 
@@ -30,8 +33,11 @@ static int handle_forks_locked(void)
 
 static int start_locked(void)
 {
-	int err = vb_host_get();
+	/* A program that only listens is captured from its first message on, before it opens a device. */
+	int err = getenv(VB_CAPTURE_VARIABLE) ? vb_adapter_start() : 0;
 
+	if (!err)
+		err = vb_host_get();
 	if (err)
 		return err;
 	err = handle_forks_locked();
