@@ -111,23 +111,24 @@ def objects(top, build):
     return found
 
 
-def symbols(path):
-    """(defined, used) of an object."""
-    defined, used = set(), set()
-    said = subprocess.run(["nm", path], capture_output=True, text=True, check=True).stdout
-    for kind, name in (line.split()[-2:] for line in said.splitlines()):
-        if kind == "U":
-            used.add(name)
-        elif kind in "TDBRVWCu":
-            defined.add(name)
-    return defined, used
+def symbols(paths):
+    """{path: (defined, used)} of objects."""
+    found = {str(path): (set(), set()) for path in paths}
+    said = subprocess.run(["nm", "-A", *found], capture_output=True, text=True, check=True).stdout
+    for line in said.splitlines():
+        path, _, words = line.partition(":")
+        kind, name = words.split()[-2:]
+        if kind in "UTDBRVWCu":
+            found[path][kind == "U"].add(name)
+    return found
 
 
 def uses_of(sources):
     """{(user, used): names}, of files."""
     owners, wanted = {}, {}
+    found = symbols(sources.values())
     for name, path in sources.items():
-        defined, wanted[name] = symbols(path)
+        defined, wanted[name] = found[str(path)]
         if layer(name) not in IN_FRONT:
             owners.update((symbol, name) for symbol in defined)
     uses = collections.defaultdict(set)

@@ -261,7 +261,8 @@ static void withdraw_under_fire(struct end *e, enum withdrawal how)
 	p.retry_cnt = 1;
 	rc_start(e, &p);
 	uint8_t *memory = rc_map(REGION);
-	for (int i = 0; i < FIRE_ROUNDS; i++) {
+	unsigned rounds = rc_times(FIRE_ROUNDS);
+	for (unsigned i = 0; i < rounds; i++) {
 		if (e->passive) {
 			struct ibv_mr *mr = ibv_reg_mr(e->pd, memory, REGION, p.mr_access);
 			CHECK(mr);
@@ -304,7 +305,8 @@ static void withdraw__of_queued_memory(struct end *e)
 	p.bytes = REGION;
 	rc_start(e, &p);
 	uint8_t *memory = rc_map(REGION);
-	for (int i = 0; i < FIRE_ROUNDS; i++) {
+	unsigned rounds = rc_times(FIRE_ROUNDS);
+	for (unsigned i = 0; i < rounds; i++) {
 		bool ours = i % 2 == e->passive; /* whose memory goes */
 		struct ibv_mr *mr = ibv_reg_mr(e->pd, memory, REGION, p.mr_access);
 		CHECK(mr);
