@@ -10,7 +10,7 @@ VERSION = $(shell sed -n "s/^  version: '\(.*\)',/\1/p" meson.build)
 have_cmocka = $(shell pkg-config --exists cmocka 2>/dev/null && echo true || echo false)
 sanitized   = --suite unit --suite sim --suite fuzz --suite conformance
 
-.PHONY: all check check-all check-interop check-aarch64 check-programs soak mix hammer demo bench check-asan check-tsan install uninstall dist release check-install clean
+.PHONY: all docs check check-all check-interop check-aarch64 check-programs soak mix hammer demo bench check-asan check-tsan install uninstall dist release check-install clean
 
 all: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) -j $(JOBS)
@@ -60,6 +60,12 @@ demo:
 	@scripts/setup.sh
 	@$(MAKE) --no-print-directory all
 	@python3 scripts/demo.py $(BUILD)
+
+# The pictures of the documents, by verbatim's own tools, from the examples.
+docs:
+	-@scripts/setup.sh docs
+	@$(MAKE) --no-print-directory all
+	@scripts/pictures.py $(BUILD) docs/pictures
 
 # BENCH: parts and options of bench/bench.py, such as BENCH='local --rounds 9' or BENCH=--quick.
 BENCH ?=

@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
 # Installs what building and `make demo` need, with "tests" what `make check` needs beyond that, with "bench"
-# what `make bench` does, with "install" what `make check-install` does, with "release" what `make release`
-# does, with "aarch64" what `make check-aarch64` does; and only what is missing. With nothing missing it needs
-# neither root nor a network. Debian and Ubuntu: packages are installed. What a release has not is named and
-# left out; its cases are skipped. Others: the line that installs the equivalents is printed. usage: setup.sh
-# [tests | bench | install | release | aarch64]
+# what `make bench` does, with "docs" what `make docs` does, with "install" what `make check-install` does, with
+# "release" what `make release` does, with "aarch64" what `make check-aarch64` does; and only what is missing.
+# With nothing missing it needs neither root nor a network. Debian and Ubuntu: packages are installed. What a
+# release has not is named and left out; its cases are skipped. Others: the line that installs the equivalents
+# is printed. usage: setup.sh [tests | bench | docs | install | release | aarch64]
 set -eu
 
 # package:probe, the package as Debian calls it, with its architecture if that is another, the probe a command,
@@ -47,6 +47,7 @@ for_tests=(
 	redis-tools:redis-benchmark
 	qemu-system-x86:qemu-system-x86_64
 	busybox-static:/usr/share/doc/busybox-static
+	prometheus-node-exporter:prometheus-node-exporter
 	cpio:cpio
 	kmod:/usr/sbin/depmod
 	groff-base:groff
@@ -73,6 +74,11 @@ for_bench=(
 	busybox-static:/usr/share/doc/busybox-static
 	cpio:cpio
 	kmod:/usr/sbin/depmod
+)
+for_docs=(
+	chromium:chromium
+	tmux:tmux
+	python3-rich:/usr/lib/python3/dist-packages/rich/__init__.py
 )
 for_install=(
 	debhelper:dh
@@ -102,6 +108,7 @@ release) needed+=("${for_release[@]}") ;;
 install) needed+=("${for_install[@]}") ;;
 tests) needed+=("${for_tests[@]}") ;;
 bench) needed+=("${for_bench[@]}") ;;
+docs) needed+=("${for_docs[@]}") ;;
 esac
 
 present() {

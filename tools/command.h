@@ -76,5 +76,9 @@ bool find_pages(char folder[PATH_MAX]);
 bool search_path(const char *program, char path[PATH_MAX]);
 /* True if executing the file raises privileges, so that the dynamic loader will ignore LD_LIBRARY_PATH. */
 bool raises_privileges(const char *path);
+/* True if a program makes its system calls itself: a static one, or one of Go's. */
+bool needs_mounts(const char *program);
+/* Shows the devices below /sys to this process and what it becomes. False with errno, maybe halfway. */
+bool mount_sysfs(void);
 
 #endif

@@ -57,6 +57,13 @@ static bool is_debugging(void)
 	return debug && *debug && strcmp(debug, "0") != 0;
 }
 
+static bool is_sysfs_off(void)
+{
+	const char *setting = getenv("VERBATIM_SYSFS");
+
+	return setting && strcmp(setting, "off") == 0;
+}
+
 /*
  * The answers about files that devices would have (src/answers): in every program, where they can be
  * preloaded. AddressSanitizer's runtime wants to be the first of a program's libraries, where it has no
@@ -64,11 +71,11 @@ static bool is_debugging(void)
  */
 static bool prepend_answers(const char *libdir)
 {
-	const char *setting = getenv("VERBATIM_SYSFS"), *asan = getenv("ASAN_OPTIONS");
+	const char *asan = getenv("ASAN_OPTIONS");
 	char path[PATH_MAX + 64];
 
 	snprintf(path, sizeof(path), "%s/libverbatim-answers.so", libdir);
-	if ((setting && strcmp(setting, "off") == 0) || access(path, R_OK) != 0)
+	if (is_sysfs_off() || access(path, R_OK) != 0)
 		return true;
 	if (strchr(path, ' ')) { /* separates names in LD_PRELOAD */
 		if (is_debugging())
@@ -235,8 +242,18 @@ static int find_program(int argc, char **argv)
 	return -1;
 }
 
+/* Where no library can answer, mounts do. */
+static void show_devices(const char *program)
+{
+	if (is_sysfs_off() || !needs_mounts(program) || mount_sysfs() || !is_debugging())
+		return;
+	complain("%s makes its system calls itself, and cannot be shown the devices in /sys: %s", program,
+		 strerror(errno));
+}
+
 static int become(char **argv)
 {
+	show_devices(argv[0]);
 	execvp(argv[0], argv);
 	return exec_failed(argv[0], errno);
 }

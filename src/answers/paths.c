@@ -7,7 +7,8 @@
  * return the path that it replaces.
  *
  * A call with another path costs a few comparisons. A read costs one, until a counter was opened. Programs
- * that make system calls by themselves (static ones, Go) and those that raise privileges are not served.
+ * that make system calls by themselves (static ones, Go) are shown the tree by mounts (tools/run_mounted.c).
+ * Those that raise privileges are not served.
  * libibverbs is loaded at the first use, and updates the tree at each: state, addresses and counters are
  * current. Where there is no place for the tree, paths stay what they are.
  */
@@ -111,6 +112,10 @@ static const char *tree_root(const char *path)
 	inside = false;
 	return root;
 }
+
+/* For `verbatim run`, which shows the tree by mounts to programs that this library cannot lead. */
+VB_EXPORT const char *vb_answers_root(void);
+VB_EXPORT const char *vb_answers_root(void) { return tree_root(stems[0].path); }
 
 static const char *lead(const char *path, char room[ROOM])
 {

@@ -116,6 +116,76 @@ else
 	skip ucx "ucx-utils, or its module for verbs, is not here"
 fi
 
+# ---- programs that make their system calls themselves ----
+
+# PROGRAM WORDS...: until its output is another than WORDS, or for 20 s.
+until_not() {
+	local before=$1
+	shift
+	for _ in {1..200}; do [[ $("$@" 2>/dev/null) == "$before" ]] || return 0; sleep 0.1; done
+	return 1
+}
+# Traffic through shared memory until stop_traffic; the port is 0x495b.
+start_traffic() {
+	"$verbatim" run ibv_rc_pingpong -d vb_lo -g 0 -n 1000000000 -p 18779 >"$work/pong" 2>&1 &
+	traffic=$!
+	for _ in {1..200}; do grep -q ':495B .* 0A ' /proc/net/tcp /proc/net/tcp6 && break; sleep 0.05; done
+	"$verbatim" run ibv_rc_pingpong -d vb_lo -g 0 -n 1000000000 -p 18779 127.0.0.1 >"$work/ping" 2>&1 &
+	traffic+=" $!"
+}
+stop_traffic() {
+	kill -KILL $traffic
+	wait $traffic 2>/dev/null
+}
+helpers() { pgrep -u "$(id -u)" -x verbatim-sysfs | wc -l; }
+
+if ! has busybox || readelf -l "$(type -P busybox)" | grep -q INTERP; then
+	skip mounts "no busybox that is linked statically"
+elif ! unshare -m true 2>/dev/null && ! unshare -rm true 2>/dev/null; then
+	check mounts__without_a_namespace_it_runs hello "$(run busybox echo hello)"
+	skip mounts "no mount namespaces here"
+else
+	check mounts__a_file "1: CA" "$(run busybox cat $class/vb_lo/node_type)"
+	check mounts__the_same_names "$(run ls $class/vb_lo/ports/1)" "$(run busybox ls $class/vb_lo/ports/1)"
+	check mounts__links /sys/devices/virtual/infiniband/vb_lo "$(run busybox realpath $class/vb_lo)"
+	check mounts__other_files_are_the_kernels "$(ls /sys/class /sys/class/net | grep -v '^infiniband')" \
+		"$(run busybox ls /sys/class /sys/class/net | grep -v '^infiniband')"
+	check mounts__user "$(id -u) $(id -g)" "$(run busybox sh -c 'echo $(id -u) $(id -g)')"
+	check mounts__status 7 "$(run busybox sh -c 'exit 7'; echo $?)"
+	check mounts__none_in_the_world "" "$(grep ' /sys/class' /proc/self/mounts)"
+	check mounts__off 1 "$(run --no-sysfs busybox cat $class/vb_lo/node_type 2>/dev/null; echo $?)"
+	start_traffic
+	check mounts__counters_move 0 "$(run busybox sh -c "read a <$class/vb_lo/ports/1/hw_counters/rdma_sends
+		for i in \$(seq 200); do
+			read b <$class/vb_lo/ports/1/hw_counters/rdma_sends
+			[ \$b = \$a ] || break
+			sleep 0.1
+		done
+		[ \$b -gt \$a ]; echo \$?")"
+	stop_traffic
+	until_not 1 eval '(($(helpers) > 0)) && echo 1'
+	check mounts__no_helper_stays 0 "$(helpers)"
+fi
+if has prometheus-node-exporter && { unshare -m true || unshare -rm true; } 2>/dev/null; then
+	"$verbatim" run prometheus-node-exporter --web.listen-address=127.0.0.1:19100 --web.disable-exporter-metrics \
+		--collector.disable-defaults --collector.infiniband >"$work/exporter" 2>&1 &
+	exporter=$!
+	metric() { curl -s http://127.0.0.1:19100/metrics | sed -n "s/^$1.*} //p"; }
+	sent='node_infiniband_port_packets_transmitted_total{device="vb_lo"'
+	until_not "" metric "$sent"
+	check exporter__is_led 1 "$(metric node_scrape_collector_success)"
+	check exporter__state 4 "$(metric 'node_infiniband_state_id{device="vb_lo"')"
+	before=$(metric "$sent")
+	start_traffic
+	until_not "$before" metric "$sent"
+	check exporter__counters_move 0 $?
+	stop_traffic
+	kill $exporter
+	wait $exporter
+else
+	skip exporter "prometheus-node-exporter is not here, or no mount namespaces are"
+fi
+
 # ---- the moment ----
 
 sent() { value ports/1/counters/port_xmit_packets; }

@@ -10,6 +10,7 @@ import re
 import struct
 import subprocess
 import sys
+import xml.etree.ElementTree
 
 import capture  # before paths, where another one has that name
 import paths  # noqa: F401
@@ -317,6 +318,26 @@ def shows_posts_and_what_became_of_them():
         panel = shown.text("#panel")
         for step in "post SEND", "sends SEND_ONLY", "completed", "polled", "SIGNALED", "pieces":
             expect(step in panel, True, f"{step} in {panel}")
+        shown.check_alone()
+    return None
+
+
+@case
+def saves_what_it_shows():
+    """The picture stands by itself: XML with a style of its own, and with the labels that the page shows."""
+    if why := missing():
+        return why
+    page, _ = both("picture", *ping("-C 2 -S 64"))
+    with browser() as view:
+        shown = Shown(view, page)
+        shown.focus()
+        picture = xml.etree.ElementTree.fromstring(view.get("pictureOf(page.ladder)"))
+        texts = [e.text for e in picture.iter("{http://www.w3.org/2000/svg}text")]
+        in_page = view.get("[...document.querySelectorAll('#ladder text')].map(e => e.textContent)")
+        expect(texts[4:], in_page, "labels, behind names and places of both ends")
+        expect([re.fullmatch(r"rping\[\d+\]", text) is not None for text in texts[0:4:2]], [True] * 2, "names")
+        expect("--request" in picture[0].text, True, "colours in its style")
+        view.key("s")
         shown.check_alone()
     return None
 

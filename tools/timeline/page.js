@@ -10,6 +10,7 @@ const KEYS = [
 	["t", "rows in order, or to the scale of time"],
 	["n N", "next trouble, trouble before"],
 	["[ ]", "connection before, after"],
+	["s", "save what is shown as a picture (SVG)"],
 	["/", "search; Enter and Shift+Enter: next hit, hit before"],
 	["Esc", "back to the overview"],
 	["?", "this"],
@@ -527,6 +528,12 @@ class Page {
 		});
 		document.addEventListener("keydown", e => this.key(e));
 	}
+	savePicture() {
+		const picture = new Blob([pictureOf(this.ladder)], { type: "image/svg+xml" }),
+			link = make("a", { download: "timeline.svg", href: URL.createObjectURL(picture) });
+		link.click();
+		setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+	}
 	key(e) {
 		if (
 			e.ctrlKey ||
@@ -556,6 +563,7 @@ class Page {
 			N: () => this.trouble(-1),
 			"[": () => this.another(-1),
 			"]": () => this.another(1),
+			s: () => this.savePicture(),
 			"/": () => $("query").focus(),
 			"?": () => this.showKeys(),
 			Escape: () => this.select(null),
@@ -649,4 +657,4 @@ function legend(hasEvents) {
 	);
 }
 
-new Page();
+const page = new Page();
