@@ -32,6 +32,7 @@
 #ifndef VB_PROTO_RC_RESPONDER_H
 #define VB_PROTO_RC_RESPONDER_H
 
+#include "proto/psn.h"
 #include "proto/rc/message.h"
 #include "proto/rc/rc_requester.h"
 
@@ -99,6 +100,12 @@ enum vb_rc_verdict vb_rc_resp_receive(struct vb_rc_resp *resp, const struct vb_p
  * region.
  */
 bool vb_rc_resp_write(struct vb_rc_resp *resp, struct vb_packet_out *out);
+
+/* Has a request been executed, in part at least? What was out of order or repeated does not count. */
+static inline bool vb_rc_resp_has_begun(const struct vb_rc_resp *resp)
+{
+	return resp->expected != vb_psn_first(resp->config.first_psn);
+}
 
 /* Would vb_rc_resp_write give one ACK and nothing else, with no packet kept? */
 static inline bool vb_rc_resp_owes_ack_alone(const struct vb_rc_resp *resp)

@@ -420,7 +420,12 @@ struct ibv_async_event rc_expect_event(struct end *e, enum ibv_event_type type)
 
 void rc_expect_no_event(struct end *e)
 {
-	CHECK(!rc_readable(e->ctx->async_fd, 0));
+	struct ibv_async_event event;
+	if (!rc_readable(e->ctx->async_fd, 0))
+		return;
+	CHECK_EQ(ibv_get_async_event(e->ctx, &event), 0);
+	fprintf(stderr, "# unexpected: %s\n", ibv_event_type_str(event.event_type));
+	rc_fail(__FILE__, __LINE__, "an asynchronous event");
 }
 
 /* ---- data ---- */

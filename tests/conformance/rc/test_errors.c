@@ -976,6 +976,35 @@ static void silent_peer__that_comes_in_time(struct end *e)
 	rc_finish(e);
 }
 
+/* What a last connection left on the wire is not the peer that begins: no COMM_EST. */
+static void silent_peer__whose_packets_are_strays(struct end *e)
+{
+	struct params p = error_params();
+	rc_open(e, &p);
+	for (int i = 0; e->wire && i < 2; i++) { /* within a host nothing is under way */
+		e->peer = rc_swap_cards(e, e->qp);
+		e->peer.psn = (e->peer.psn + (i ? 1000 : -1000)) & 0xffffff; /* early, or like a duplicate */
+		CHECK_EQ(rc_to_init(e, e->qp), 0);
+		CHECK_EQ(rc_to_rtr(e, e->qp, &e->peer), 0);
+		if (e->passive) {
+			rc_recv(e, 1, 0, 64);
+			meet(e);
+			hear(e);
+			rc_expect_none(e->rcq);
+			rc_expect_no_event(e);
+		} else {
+			CHECK_EQ(rc_to_rts(e, e->qp), 0);
+			meet(e);
+			POST(e, .id = 2, .opcode = IBV_WR_SEND, .len = 64);
+			rc_expect(e->scq, 2, IBV_WC_RETRY_EXC_ERR);
+			tell(e, 0);
+		}
+		CHECK_EQ(rc_to(e->qp, IBV_QPS_RESET), 0);
+		meet(e);
+	}
+	rc_finish(e);
+}
+
 /* ---- the error state ---- */
 
 /* Everything that was posted comes back flushed, in order, with its own wr_id, quiet or not. */
@@ -1150,6 +1179,7 @@ static const struct body bodies[] = {
 	BODY(silent_peer__with_sends_on_their_way),
 	BODY(silent_peer__that_never_was),
 	BODY(silent_peer__that_comes_in_time),
+	BODY(silent_peer__whose_packets_are_strays),
 	BODY(flush__in_order),
 	BODY(flush__from_each_state),
 	BODY(post__in_states_that_take_none),
