@@ -561,18 +561,32 @@ static inline bool is_send_with_payload(uint64_t head)
 	       (vb_shm_head_flags(head) & VB_SHM_INLINE);
 }
 
-/*
- * Fast path: a SEND whose payload is in the slot. False: it is something else, or has to wait or to fail, and
- * is still to be executed. holds: the translation of receives does.
- */
-static inline bool serve_small_send(struct vb_local_qp *l, bool holds)
+/* The peer's slot at resp.next. */
+struct arrival {
+	const struct vb_shm_slot *slot;
+	uint64_t head;
+	bool has_come;
+};
+
+static inline struct arrival look_at_next(const struct vb_local_qp *l)
 {
 	uint32_t next = atomic_load_explicit(&l->resp.next, memory_order_relaxed);
 	const struct vb_shm_slot *s = vb_slot_theirs(l, next);
 	uint64_t head = atomic_load_explicit(&s->head, memory_order_acquire);
+	return (struct arrival){ s, head, vb_shm_head_tag(head) == next + 1 };
+}
+
+/*
+ * Fast path: a SEND whose payload is in the slot. False: it is something else, or has to wait or to fail, and
+ * is still to be executed. holds: the translation of receives does.
+ */
+static inline bool serve_small_send(struct vb_local_qp *l, const struct arrival *a, bool holds)
+{
+	const struct vb_shm_slot *s = a->slot;
+	uint64_t head = a->head;
 	unsigned flags = vb_shm_head_flags(head);
 	struct destination d;
-	if (vb_shm_head_tag(head) != next + 1 || !is_send_with_payload(head) || !(holds || is_plain(l)))
+	if (!a->has_come || !is_send_with_payload(head) || !(holds || is_plain(l)))
 		return false;
 	/* each field is loaded once, and not while the slot may be written */
 	const volatile struct vb_shm_slot *v = s;
@@ -625,12 +639,13 @@ static enum step serve_any(struct vb_local_qp *l, struct failure *f)
 }
 
 /* *bytes: those that it has moved are added. */
-static inline enum step serve_one(struct vb_local_qp *l, bool holds, struct failure *f, uint64_t *bytes)
+static inline enum step serve_one(struct vb_local_qp *l, const struct arrival *a, bool holds,
+				  struct failure *f, uint64_t *bytes)
 {
 	if (vb_unlikely(!holds && !vb_serve_may(l)))
 		return STEP_IDLE;
 	if (vb_likely(!atomic_load_explicit(&l->resp.active, memory_order_relaxed)) &&
-	    vb_likely(serve_small_send(l, holds)))
+	    vb_likely(serve_small_send(l, a, holds)))
 		return STEP_DONE;
 	enum step step = serve_any(l, f);
 	*bytes += l->cur.length;
@@ -645,9 +660,13 @@ static enum step serve_batch(struct vb_local_qp *l, struct failure *f, unsigned 
 	vb_busy_begin(l, VB_STREAM_RESPONSE);
 	/* who revokes from here on waits for the section */
 	bool holds = vb_translation_holds(l, &l->to_receive);
-	for (*served = 0; (step = serve_one(l, holds, f, &bytes)) == STEP_DONE;) {
+	struct arrival a = { .has_come = false };
+	if (vb_likely(atomic_load_explicit(&l->resp.serving, memory_order_relaxed)))
+		a = look_at_next(l);
+	for (*served = 0; (step = serve_one(l, &a, holds, f, &bytes)) == STEP_DONE;) {
 		++*served;
-		if (!vb_slot_has_come(l))
+		a = look_at_next(l);
+		if (!a.has_come)
 			break;
 		if (*served == VB_SERVE_BATCH || bytes >= VB_SLICE_BYTES || vb_requester_has_news(l)) {
 			step = STEP_MORE;
