@@ -71,7 +71,7 @@ enum {
 	VB_LEADS_TO_TICK = 16,
 };
 
-/* ---- how often a poller looks at the network (adapter/progress/path.c) ---- */
+/* ---- how often a poller looks beyond the expected queue pair (adapter/progress/path.c) ---- */
 
 enum {
 	/*
@@ -82,11 +82,11 @@ enum {
 	VB_NEWS_US = 50,
 	VB_NETWORK_US = 5,
 	/*
-	 * For VB_SHM_POLLS looks after a datagram of this host, one look of VB_NETWORK_EVERY_LOOKS makes
-	 * these system calls, for the same reason.
+	 * After a datagram of this host so many polls look for the next one, and the others only when a round
+	 * is due (VB_ROUNDS_PER_US). More: a program that has such datagrams now and then pays with each
+	 * poll. Fewer: an answer waits for the next round.
 	 */
 	VB_SHM_POLLS = 255,
-	VB_NETWORK_EVERY_LOOKS = 16,
 };
 
 /* ---- doorbells (local/doorbell.c) ---- */

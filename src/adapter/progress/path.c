@@ -50,25 +50,6 @@ static const struct vb_path_io *shared_io;
 
 void vb_path_set_io(const struct vb_path_io *io) { shared_io = io; }
 
-atomic_uint vb_path_shm_polls; /* lost counts are harmless */
-
-static bool take_shm(void)
-{
-	bool taken = take();
-	if (taken && atomic_load_explicit(&vb_path_shm_polls, memory_order_relaxed) < VB_NETWORK_EVERY_LOOKS)
-		atomic_store_explicit(&vb_path_shm_polls, VB_SHM_POLLS, memory_order_relaxed);
-	return taken;
-}
-
-static bool skips_network(void)
-{
-	unsigned n = atomic_load_explicit(&vb_path_shm_polls, memory_order_relaxed);
-	if (vb_likely(!n))
-		return false;
-	atomic_store_explicit(&vb_path_shm_polls, n - 1, memory_order_relaxed);
-	return (n - 1) % VB_NETWORK_EVERY_LOOKS && !vb_loop_is_current();
-}
-
 atomic_bool vb_path_shm_news;
 static _Atomic(uint64_t) news_ticks; /* when there was news from shared memory; 0: never yet */
 static _Atomic(uint64_t) network_ticks; /* when a thread that polls last looked at the network since then */
@@ -93,24 +74,31 @@ static bool has_just_looked(void)
 	return false;
 }
 
-static bool pump_network(void) { return shared_io && shared_io->pump(); }
+static bool pump_network(void) { return !has_just_looked() && shared_io && shared_io->pump(); }
 
-static bool pump_both(void)
+atomic_uint vb_path_shm_polls; /* lost counts are harmless */
+
+static bool take_shm(void)
 {
-	bool from_shm = take_shm();
-	return (!skips_network() && !has_just_looked() && pump_network()) || from_shm;
+	if (!atomic_load_explicit(&vb_path_takes, memory_order_relaxed) || !take())
+		return false;
+	vb_path_note_shm();
+	atomic_store_explicit(&vb_path_shm_polls, VB_SHM_POLLS, memory_order_relaxed);
+	return true;
 }
 
 bool vb_path_pump(void)
 {
-	return vb_unlikely(atomic_load_explicit(&vb_path_takes, memory_order_relaxed)) ?
-		       pump_both() :
-		       !has_just_looked() && pump_network();
+	bool from_shm = take_shm();
+	return pump_network() || from_shm;
 }
 
-bool vb_path_take_shm(void)
+bool vb_path_take_expected(void)
 {
-	return atomic_load_explicit(&vb_path_takes, memory_order_relaxed) && take_shm();
+	unsigned polls = atomic_load_explicit(&vb_path_shm_polls, memory_order_relaxed);
+	if (polls) /* another thread may have counted the last one */
+		atomic_store_explicit(&vb_path_shm_polls, polls - 1, memory_order_relaxed);
+	return take_shm();
 }
 
 bool vb_path_set_wakeup(bool wake) { return !shared_io || shared_io->set_wakeup(wake); }

@@ -161,14 +161,14 @@ static inline void vb_path_note_shm(void)
 		atomic_store_explicit(&vb_path_shm_news, true, memory_order_relaxed);
 }
 extern atomic_bool vb_path_takes;
-/* Polls for which arrivals in shared memory are still expected. */
+/* Polls between two rounds for which arrivals in shared memory are still expected. */
 extern atomic_uint vb_path_shm_polls;
-bool vb_path_take_shm(void); /* nothing in a forked child, until it has a path that takes */
+bool vb_path_take_expected(void); /* nothing in a forked child, until it has a path that takes */
 /* For polls between two rounds: looks at shared memory alone, and only if something came there lately. */
 static inline bool vb_path_peek(void)
 {
 	return vb_unlikely(atomic_load_explicit(&vb_path_shm_polls, memory_order_relaxed)) &&
-	       vb_path_take_shm();
+	       vb_path_take_expected();
 }
 
 bool vb_path_set_wakeup(bool wake);
