@@ -20,7 +20,15 @@
 #include "base/cancel.h"
 #include "base/log.h"
 
-enum { BACKLOG = 1024, ACCEPTS_PER_ROUND = 16, ACCEPT_RETRY_NS = 100000000 };
+enum {
+	BACKLOG = 1024,
+	ACCEPTS_PER_ROUND = 16,
+	/*
+	 * Between two tries while descriptors lack. Who waits for this process's part of a link takes it for
+	 * halted when it has been asleep for twice as long (host/activity.c).
+	 */
+	ACCEPT_RETRY_NS = 10000000,
+};
 
 static struct vb_list listeners = VB_LIST_INIT(listeners); /* those that listen; under the host lock */
 static _Atomic uid_t shown_user; /* whom peers see in them; written under the host lock */

@@ -268,6 +268,7 @@ static void process_that_is_slow_to_link(struct end *e)
 		for (uint64_t end_ms = rc_now_ms() + SLOW_MS; rc_now_ms() < end_ms;)
 			;
 		CHECK_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+		rc_pause_ms(200); /* asleep, as a program that waits for its next event */
 		ud_expect_recv(e, 1, 8);
 	}
 	ibv_destroy_ah(ah);
