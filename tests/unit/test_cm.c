@@ -331,6 +331,28 @@ static void timer__repeats_the_req_then_gives_up(void **state)
 	assert_false(vb_cm_expire(w->a.t, UINT64_MAX, &w->a.out));
 }
 
+/* A peer that is alive and slow: its queue is full. */
+static void timer__try_that_was_held_back_does_not_count(void **state)
+{
+	struct world *w = *state;
+	const uint64_t patience_ns = 68000000000;
+
+	connect_a(w);
+	uint64_t start = w->now;
+	assert_int_equal(w->a.out.sends[0].repeats, 0);
+	for (expire(w, &w->a); w->now - start < patience_ns; expire(w, &w->a)) {
+		assert_sent(&w->a, VB_CM_ATTR_REQ);
+		assert_int_equal(w->a.out.num_events, 0);
+		assert_int_equal(w->a.out.sends[0].repeats,
+				 vb_cm_req_msg_local_comm_id(vb_cm_req_of(&w->a.out.sends[0].mad)));
+		vb_cm_held_back(w->a.t, w->now, w->a.out.sends[0].repeats);
+	}
+	vb_cm_held_back(w->a.t, w->now, w->a.out.sends[0].repeats);
+	vb_cm_held_back(w->a.t, w->now, 12345); /* of no connection */
+	expire(w, &w->a);
+	assert_event(&w->a, VB_CM_EV_UNREACHABLE, -ETIMEDOUT);
+}
+
 static void timer__rep_unanswered_ends_both_sides(void **state)
 {
 	struct world *w = *state;
@@ -672,6 +694,7 @@ int main(void)
 		WORLD_TEST(refuse__answers_without_a_connection),
 		WORLD_TEST(req__that_nobody_could_accept_is_refused),
 		WORLD_TEST(timer__repeats_the_req_then_gives_up),
+		WORLD_TEST(timer__try_that_was_held_back_does_not_count),
 		WORLD_TEST(timer__rep_unanswered_ends_both_sides),
 		WORLD_TEST(rtu__lost_is_sent_again_for_a_repeated_rep),
 		cmocka_unit_test(req__repeated_gets_the_same_answer),

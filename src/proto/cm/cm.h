@@ -55,7 +55,7 @@ struct vb_cm_rx {
 struct vb_cm_send {
 	struct vb_cm_route to;
 	struct vb_mad mad;
-	bool is_repetition;		/* the same was sent before */
+	uint32_t repeats;		/* the communication id whose message was sent before; 0: it is new */
 };
 
 /* ---- events to the user ---- */
@@ -231,6 +231,7 @@ struct vb_cm_conn {
 	uint64_t tid;
 	uint64_t ca_guid;
 	uint64_t timeout_ns;			/* until an unanswered message is repeated */
+	uint64_t asked_ns;			/* when that message was made */
 	uint64_t timewait_ns, linger_ns;
 	uint32_t remote_psn;
 	bool has_last;
@@ -438,6 +439,13 @@ void vb_cm_returned(struct vb_cm_table *t, uint64_t now_ns, const struct vb_cm_m
 /* The same for a data packet to the queue pair of a connection's peer. */
 void vb_cm_packet_returned(struct vb_cm_table *t, uint64_t now_ns, uint32_t remote_qpn,
 			   const uint8_t host[16]);
+
+/*
+ * A repetition (vb_cm_send.repeats) was not sent, because the queue of the peer's process is full of what was
+ * sent before. The process is slow then, and not gone: the last try is not used up by that. The wait still
+ * ends, 68 s after the message was made, which is as long as a kernel's CM tries.
+ */
+void vb_cm_held_back(struct vb_cm_table *t, uint64_t now_ns, uint32_t repeats);
 
 /*
  * SIDR: asks for the QP of a UD service (private data up to 216 bytes); timeout_ns per try, max_retries more

@@ -34,9 +34,10 @@ static void keep(struct vb_cm_conn *c, const struct vb_mad *mad)
 	c->has_last = true;
 }
 
-static void keep_for_retries(struct vb_cm_conn *c, const struct vb_mad *mad)
+static void keep_for_retries(struct vb_cm_conn *c, struct vb_cm_step *s, const struct vb_mad *mad)
 {
 	keep(c, mad);
+	c->asked_ns = s->now_ns;
 	c->retries_left = c->max_retries;
 	c->returned = 0;
 }
@@ -47,7 +48,7 @@ void vb_cm_repeat(struct vb_cm_conn *c, struct vb_cm_step *s)
 		return;
 	vb_cm_out_send(s->out, &c->route, VB_CM_ATTR_REQ, 0);
 	s->out->sends[s->out->num_sends - 1].mad = c->last;
-	s->out->sends[s->out->num_sends - 1].is_repetition = true;
+	s->out->sends[s->out->num_sends - 1].repeats = c->local_comm_id;
 }
 
 static void send_mra(struct vb_cm_conn *c, struct vb_cm_step *s, enum vb_cm_mraed mraed)
@@ -161,7 +162,7 @@ bool vb_cm_do_send_req(struct vb_cm_conn *c, struct vb_cm_step *s)
 	mad = begin_message(c, s, VB_CM_ATTR_REQ);
 	vb_cm_put_req(mad, c, info);
 	vb_cm_req_msg_set_private_data(vb_cm_req_in(mad), s->private_data, s->private_data_len);
-	keep_for_retries(c, mad);
+	keep_for_retries(c, s, mad);
 	return true;
 }
 
@@ -184,7 +185,7 @@ bool vb_cm_do_send_sidr_req(struct vb_cm_conn *c, struct vb_cm_step *s)
 	vb_cm_sidr_req_msg_set_pkey(m, s->sidr->pkey);
 	vb_cm_sidr_req_msg_set_service_id(m, c->service_id);
 	vb_cm_sidr_req_msg_set_private_data(m, s->private_data, s->private_data_len);
-	keep_for_retries(c, mad);
+	keep_for_retries(c, s, mad);
 	return true;
 }
 
@@ -253,7 +254,7 @@ bool vb_cm_do_send_rep(struct vb_cm_conn *c, struct vb_cm_step *s)
 	c->local_qpn = s->rep->qpn;
 	vb_cm_put_rep(mad, c, s->rep);
 	vb_cm_rep_msg_set_private_data(vb_cm_rep_in(mad), s->private_data, s->private_data_len);
-	keep_for_retries(c, mad);
+	keep_for_retries(c, s, mad);
 	return true;
 }
 
@@ -290,7 +291,7 @@ bool vb_cm_do_send_dreq(struct vb_cm_conn *c, struct vb_cm_step *s)
 	vb_cm_dreq_msg_set_remote_comm_id(m, c->remote_comm_id);
 	vb_cm_dreq_msg_set_remote_qpn(m, c->remote_qpn);
 	vb_cm_dreq_msg_set_private_data(m, s->private_data, s->private_data_len);
-	keep_for_retries(c, mad);
+	keep_for_retries(c, s, mad);
 	return true;
 }
 

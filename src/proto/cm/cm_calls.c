@@ -8,6 +8,7 @@
 #define MAX_EXPONENT 31
 
 enum { RETURNED_FOR_GOOD = 3 }; /* the first time may be a process that is just being started anew */
+#define HELD_BACK_NS 68000000000 /* how long a kernel's CM tries: 16 times 4.3 s */
 
 static struct vb_cm_step begin(struct vb_cm_table *t, uint64_t now_ns, struct vb_cm_out *out)
 {
@@ -248,6 +249,14 @@ void vb_cm_peer_died(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_n
 
 	s.status = -ECONNRESET;
 	(void)!vb_cm_step(c, VB_CM_IN_PEER_DIED, &s);
+}
+
+void vb_cm_held_back(struct vb_cm_table *t, uint64_t now_ns, uint32_t repeats)
+{
+	struct vb_cm_conn *c = vb_cm_conns_by_id(t, repeats);
+
+	if (c && !c->retries_left && now_ns - c->asked_ns < HELD_BACK_NS)
+		c->retries_left = 1;
 }
 
 /* If the peer has sent messages on this connection, ICMP alone ends it only when it is over anyway. */

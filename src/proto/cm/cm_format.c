@@ -17,7 +17,7 @@ struct vb_mad *vb_cm_out_send(struct vb_cm_out *out, const struct vb_cm_route *t
 	struct vb_cm_send *send = &out->sends[out->num_sends++];
 
 	send->to = *to;
-	send->is_repetition = false;
+	send->repeats = 0;
 	vb_cm_msg_init(&send->mad, attribute, tid);
 	return &send->mad;
 }

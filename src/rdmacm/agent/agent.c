@@ -176,7 +176,9 @@ static void send_locked(const struct vb_cm_send *send)
 {
 	if (vb_unlikely(vb_faults_on) && fails_locked(send))
 		return;
-	if (!send->is_repetition || !vb_outbox_waits_for(&agent.outbox, send))
+	if (send->repeats && vb_outbox_waits_for(&agent.outbox, send))
+		vb_cm_held_back(agent.table, vb_now_ns(), send->repeats);
+	else
 		vb_outbox_send(&agent.outbox, send, vb_now_ns());
 }
 
