@@ -28,10 +28,11 @@ mkdir -p -m 1777 "$TMPDIR"
 # Each test has limits of its own for what hangs. Meson's end a test that does not keep them, on a busy
 # machine, too.
 read -r load _ </proc/loadavg
-patience=$((10 * (1 + ${load%.*} / $(nproc))))
-# Most tests wait most of their time. Where they cannot be isolated they run one at a time, or they would
-# meet.
-at_once=$((2 * $(nproc)))
+busy=$((${load%.*} / $(nproc)))
+patience=$((10 * (1 + busy)))
+# Most tests wait most of their time. On a busy machine, where each gets a small share of the processors, there
+# are up to 5 for each processor. Where they cannot be isolated they run one at a time, or they would meet.
+at_once=$(($(nproc) * (2 + (busy < 12 ? busy : 12) / 4)))
 [[ $(tests/isolated.sh printenv VERBATIM_TEST_ISOLATED) != *no ]] || at_once=1
 # Tests have no network beyond themselves.
 [[ " ${tiers[*]} " != *" long "* ]] || tests/interop/kernel.sh "$(realpath "$build")/interop" ||
