@@ -262,6 +262,6 @@ if __name__ == "__main__":
     harness.require_library(BUILD)
     if harness.missing_programs("rping"):
         print("1..0 # SKIP rping is needed")
-        sys.exit(77)
+        sys.exit()
     look.LOGS = harness.log_directory(BUILD, "counters")
     sys.exit(look.run_cases(CASES))

@@ -499,7 +499,7 @@ if __name__ == "__main__":
     harness.isolate()
     if os.geteuid() != 0:
         print("1..0 # SKIP namespaces cannot be made here")
-        sys.exit(77)
+        sys.exit()
     harness.require_library(BUILD)
     LOGS = harness.log_directory(BUILD, "doctor")
     sys.exit(run_cases(CASES))

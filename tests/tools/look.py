@@ -412,11 +412,12 @@ def ps__liars():
 
 @case
 def ps__another_user():
+    reads = ["test", "-r", f"{BUILD}/lib/libibverbs.so.1"]
     if (
         os.geteuid() != 0
-        or subprocess.run(["setpriv", "--reuid", str(OTHER_USER), "true"], check=False).returncode
+        or subprocess.run(["setpriv", "--reuid", str(OTHER_USER), *reads], check=False).returncode
     ):
-        return "there is no other user to be"
+        return "there is no other user to be, or none who can read the build directory"
     with running(PING_SERVER) as (server,):
         wait_for(lambda: server in processes(), "the server")
         own = subprocess.run(
@@ -442,11 +443,12 @@ def ps__another_user():
 
 @case
 def show__root_sees_all_users_processes():
+    reads = ["test", "-r", f"{BUILD}/lib/libibverbs.so.1"]
     if (
         os.geteuid() != 0
-        or subprocess.run(["setpriv", "--reuid", str(OTHER_USER), "true"], check=False).returncode
+        or subprocess.run(["setpriv", "--reuid", str(OTHER_USER), *reads], check=False).returncode
     ):
-        return "there is no other user to be"
+        return "there is no other user to be, or none who can read the build directory"
     with running(f"setpriv --reuid {OTHER_USER} {PING_SERVER}") as (server,):
         wait_for(lambda: server in processes(), "the server")
         expect(processes()[server]["trouble"], "", "what root is told")
@@ -565,6 +567,6 @@ if __name__ == "__main__":
     harness.require_library(BUILD)
     if harness.missing_programs("rping", "ibv_srq_pingpong", "ip"):
         print("1..0 # SKIP rping, ibv_srq_pingpong and ip are needed")
-        sys.exit(77)
+        sys.exit()
     LOGS = harness.log_directory(BUILD, "look")
     sys.exit(run_cases(CASES))

@@ -277,6 +277,6 @@ if __name__ == "__main__":
     harness.require_library(BUILD)
     if harness.missing_programs("rping", "rdma"):
         print("1..0 # SKIP rping and rdma are needed")
-        sys.exit(77)
+        sys.exit()
     look.LOGS = harness.log_directory(BUILD, "rdma")
     sys.exit(look.run_cases(CASES))
