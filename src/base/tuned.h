@@ -82,9 +82,9 @@ enum {
 	VB_NEWS_US = 50,
 	VB_NETWORK_US = 5,
 	/*
-	 * After a datagram of this host so many polls look for the next one, and the others only when a round
-	 * is due (VB_ROUNDS_PER_US). More: a program that has such datagrams now and then pays with each
-	 * poll. Fewer: an answer waits for the next round.
+	 * After a datagram from this host, each of the next VB_SHM_POLLS polls looks for another one. Later
+	 * polls look only when a round is due (VB_ROUNDS_PER_US). More: a program that seldom gets datagrams
+	 * pays for many looks in vain. Fewer: an answer waits for the next round.
 	 */
 	VB_SHM_POLLS = 255,
 };

@@ -561,7 +561,7 @@ static inline bool is_send_with_payload(uint64_t head)
 	       (vb_shm_head_flags(head) & VB_SHM_INLINE);
 }
 
-/* The peer's slot at resp.next. */
+/* The peer's slot at resp.next, as resp_lock's holder sees it. vb_slot_has_come looks without the lock. */
 struct arrival {
 	const struct vb_shm_slot *slot;
 	uint64_t head;

@@ -592,7 +592,7 @@ static bool request_arrived(struct connection *c, const struct vb_inbox_msg *msg
 		verdict = note(vb_rc_resp_receive(&c->responder, packet));
 	vb_execution_release_queue(&c->execution);
 	note_owed_ack(c);
-	if (vb_unlikely(!qp->comm_est) && vb_rc_resp_has_begun(&c->responder))
+	if (vb_unlikely(!qp->comm_est) && verdict == VB_RC_TAKEN && vb_rc_resp_has_begun(&c->responder))
 		vb_qp_established(qp);
 	if (vb_unlikely(verdict == VB_RC_BROKEN)) {
 		finish_responding(c);

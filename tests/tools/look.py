@@ -410,14 +410,19 @@ def ps__liars():
                 thread.join()
 
 
+def lacks_another_user():
+    """Why no other user can run verbatim here, or nothing."""
+    reads = ["test", "-r", f"{BUILD}/lib/libibverbs.so.1"]
+    if os.geteuid() == 0:
+        if not subprocess.run(["setpriv", "--reuid", str(OTHER_USER), *reads], check=False).returncode:
+            return ""
+    return "there is no other user to be, or none who can read the build directory"
+
+
 @case
 def ps__another_user():
-    reads = ["test", "-r", f"{BUILD}/lib/libibverbs.so.1"]
-    if (
-        os.geteuid() != 0
-        or subprocess.run(["setpriv", "--reuid", str(OTHER_USER), *reads], check=False).returncode
-    ):
-        return "there is no other user to be, or none who can read the build directory"
+    if why := lacks_another_user():
+        return why
     with running(PING_SERVER) as (server,):
         wait_for(lambda: server in processes(), "the server")
         own = subprocess.run(
@@ -443,12 +448,8 @@ def ps__another_user():
 
 @case
 def show__root_sees_all_users_processes():
-    reads = ["test", "-r", f"{BUILD}/lib/libibverbs.so.1"]
-    if (
-        os.geteuid() != 0
-        or subprocess.run(["setpriv", "--reuid", str(OTHER_USER), *reads], check=False).returncode
-    ):
-        return "there is no other user to be, or none who can read the build directory"
+    if why := lacks_another_user():
+        return why
     with running(f"setpriv --reuid {OTHER_USER} {PING_SERVER}") as (server,):
         wait_for(lambda: server in processes(), "the server")
         expect(processes()[server]["trouble"], "", "what root is told")

@@ -161,7 +161,7 @@ static inline void vb_path_note_shm(void)
 		atomic_store_explicit(&vb_path_shm_news, true, memory_order_relaxed);
 }
 extern atomic_bool vb_path_takes;
-/* Polls between two rounds for which arrivals in shared memory are still expected. */
+/* How many more polls between rounds look for arrivals in shared memory. */
 extern atomic_uint vb_path_shm_polls;
 bool vb_path_take_expected(void); /* nothing in a forked child, until it has a path that takes */
 /* For polls between two rounds: looks at shared memory alone, and only if something came there lately. */

@@ -24,8 +24,8 @@ enum {
 	BACKLOG = 1024,
 	ACCEPTS_PER_ROUND = 16,
 	/*
-	 * Between two tries while descriptors lack. Who waits for this process's part of a link takes it for
-	 * halted when it has been asleep for twice as long (host/activity.c).
+	 * The pause before a listener without free descriptors tries to accept again. A peer that waits for a
+	 * link takes this process for halted once it has slept for twice as long (host/activity.c).
 	 */
 	ACCEPT_RETRY_NS = 10000000,
 };

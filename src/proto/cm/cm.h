@@ -441,9 +441,9 @@ void vb_cm_packet_returned(struct vb_cm_table *t, uint64_t now_ns, uint32_t remo
 			   const uint8_t host[16]);
 
 /*
- * A repetition (vb_cm_send.repeats) was not sent, because the queue of the peer's process is full of what was
- * sent before. The process is slow then, and not gone: the last try is not used up by that. The wait still
- * ends, 68 s after the message was made, which is as long as a kernel's CM tries.
+ * The caller did not send a repetition (vb_cm_send.repeats): earlier messages still wait for room in the
+ * peer's queue. The peer is slow, not gone, so the connection keeps its last try. It gives up 68 s after it
+ * made the message, as a kernel's CM does.
  */
 void vb_cm_held_back(struct vb_cm_table *t, uint64_t now_ns, uint32_t repeats);
 

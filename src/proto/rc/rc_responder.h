@@ -101,7 +101,7 @@ enum vb_rc_verdict vb_rc_resp_receive(struct vb_rc_resp *resp, const struct vb_p
  */
 bool vb_rc_resp_write(struct vb_rc_resp *resp, struct vb_packet_out *out);
 
-/* Has a request been executed, in part at least? What was out of order or repeated does not count. */
+/* Has the responder executed a request, or part of one? Duplicates and packets out of order do not count. */
 static inline bool vb_rc_resp_has_begun(const struct vb_rc_resp *resp)
 {
 	return resp->expected != vb_psn_first(resp->config.first_psn);

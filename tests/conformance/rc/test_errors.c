@@ -976,10 +976,12 @@ static void silent_peer__that_comes_in_time(struct end *e)
 	rc_finish(e);
 }
 
-/* What a last connection left on the wire is not the peer that begins: no COMM_EST. */
+/* Packets that an earlier connection left on the wire raise no COMM_EST. */
 static void silent_peer__whose_packets_are_strays(struct end *e)
 {
 	struct params p = error_params();
+	p.timeout = 12; /* 16 ms */
+	p.retry_cnt = 1;
 	rc_open(e, &p);
 	for (int i = 0; e->wire && i < 2; i++) { /* within a host nothing is under way */
 		e->peer = rc_swap_cards(e, e->qp);

@@ -138,8 +138,8 @@ static struct holdings holdings_at_rest(void)
 }
 
 /*
- * After a round that was not the first two, which made what stays, there is no more than there was. On a busy
- * machine what is remembered for a while may outlast the rest.
+ * The first two rounds allocate what stays. After each later round the process holds no more than before. On
+ * a busy machine the library may need longer to forget closed connections, so this waits for that.
  */
 static void check_holdings(unsigned round, struct holdings *before)
 {
