@@ -43,6 +43,11 @@
 /* Exponents n of the CM (4.096 us * 2^n). */
 enum {
 	VB_CMA_RESPONSE_TIMEOUT = 18, /* about 1 s until a message is repeated */
+	/*
+	 * About 4.3 s for a SIDR_REQ, as a kernel's CM waits. A kernel that has answered one takes its
+	 * repetition for another request, and its server counts it.
+	 */
+	VB_CMA_SIDR_TIMEOUT     = 20,
 	VB_CMA_RETRIES          = 15,
 	VB_CMA_PACKET_LIFETIME  = 16,
 };

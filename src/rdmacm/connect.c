@@ -206,7 +206,7 @@ static int send_sidr_req_locked(struct vb_cma_id *id, struct vb_cm_conn *conn, c
 				struct vb_cm_out *out)
 {
 	struct vb_cm_sidr_info info = { .service_id = service_id(id), .pkey = VB_CMA_PKEY,
-					.timeout_ns = vb_cm_timeout_ns(VB_CMA_RESPONSE_TIMEOUT),
+					.timeout_ns = vb_cm_timeout_ns(VB_CMA_SIDR_TIMEOUT),
 					.max_retries = VB_CMA_RETRIES, .peer_gid = id->dst.ip.s6_addr };
 	struct vb_cm_route to = vb_cma_route_to_port(id);
 	struct vb_cm_endpoint ep = vb_cma_endpoint_locked(id, &to);

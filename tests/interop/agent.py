@@ -19,7 +19,6 @@ import harness  # noqa: E402
 PORT = "vport*p1"
 POLL_S = 0.05
 LOGS = "/tmp"
-SYS_WRITE = "1"
 
 
 class GuestProgram(harness.Program):
@@ -29,7 +28,7 @@ class GuestProgram(harness.Program):
         return self.command.split()
 
     def listens(self, port=0):
-        return super().listens(port) or (self._has_listening_id() and not self._is_in_write())
+        return super().listens(port) or (self._has_listening_id() and self._sleeps())
 
     def _has_listening_id(self):
         known = subprocess.run(
@@ -37,14 +36,14 @@ class GuestProgram(harness.Program):
         ).stdout
         return bool(re.search(rf"state LISTEN .*pid {self.process.pid} ", known))
 
-    def _is_in_write(self):
-        """Commands to the connection manager are write()s, and the state changes before the one that listens
-        is done."""
+    def _sleeps(self):
+        """The id's state changes before the call that listens is done. That call never sleeps
+        interruptibly; a program that waits for events does."""
         try:
-            call = pathlib.Path(f"/proc/{self.process.pid}/syscall").read_text(encoding="ascii")
+            status = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text(encoding="utf-8")
         except OSError:
-            return True
-        return call.split()[0] in ("running", SYS_WRITE)
+            return False
+        return status.rpartition(") ")[2].startswith("S")
 
 
 class Agent:
