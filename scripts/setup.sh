@@ -46,6 +46,9 @@ for_tests=(
 	redis-server:redis-server
 	redis-tools:redis-benchmark
 	qemu-system-x86:qemu-system-x86_64
+	qemu-utils:qemu-img
+	qemu-block-extra:/usr/share/doc/qemu-block-extra
+	tgt:/usr/sbin/tgtd
 	busybox-static:/usr/share/doc/busybox-static
 	prometheus-node-exporter:prometheus-node-exporter
 	cpio:cpio
@@ -131,7 +134,7 @@ present gcc || present clang || missing+=(gcc)
 declare -A dnf=([libncurses-dev]=ncurses-devel [pkg-config]=pkgconf-pkg-config [libc6-dev]=glibc-devel [libisal-dev]=isa-l-devel [ibverbs-utils]=libibverbs-utils
 	[rdmacm-utils]=librdmacm-utils [iproute2]=iproute [libcmocka-dev]=libcmocka-devel [libdw1]=elfutils-libs [libibverbs-dev]=rdma-core-devel
 	[librdmacm-dev]=- [python3-pyverbs]=python3-pyverbs [tshark]=wireshark-cli [wireshark-common]=- [netcat-traditional]=- [nginx-light]=nginx
-	[redis-server]=redis [redis-tools]=- [qemu-system-x86]=qemu-system-x86-core [busybox-static]=busybox [groff-base]=groff [ucx-utils]=ucx
+	[redis-server]=redis [redis-tools]=- [qemu-system-x86]=qemu-system-x86-core [qemu-utils]=qemu-img [qemu-block-extra]=qemu-block-iscsi [tgt]=scsi-target-utils [busybox-static]=busybox [groff-base]=groff [ucx-utils]=ucx
 	[libfabric-bin]=libfabric [dapl2-utils]=- [openmpi-bin]=openmpi [libopenmpi-dev]=openmpi-devel [libmpich-dev]=mpich-devel [g++]=gcc-c++
 	[libtomlplusplus-dev]=tomlplusplus-devel [libgloo-dev]=-)
 declare -A zypper=([libncurses-dev]=ncurses-devel [ninja-build]=ninja [pkg-config]=pkgconf-pkg-config [libc6-dev]=glibc-devel [libisal-dev]=isa-l-devel
@@ -139,17 +142,17 @@ declare -A zypper=([libncurses-dev]=ncurses-devel [ninja-build]=ninja [pkg-confi
 	[libibverbs-dev]=rdma-core-devel [librdmacm-dev]=- [tshark]=wireshark [wireshark-common]=- [netcat-traditional]=- [nginx-light]=nginx
 	[redis-server]=redis [redis-tools]=- [groff-base]=groff [ucx-utils]=ucx-tools [libfabric-bin]=libfabric [dapl2-utils]=-
 	[openmpi-bin]=openmpi [libopenmpi-dev]=openmpi-devel [libmpich-dev]=mpich-devel [g++]=gcc-c++
-	[libtomlplusplus-dev]=tomlplusplus-devel [libgloo-dev]=-)
+	[libtomlplusplus-dev]=tomlplusplus-devel [libgloo-dev]=- [qemu-utils]=qemu-tools [qemu-block-extra]=qemu-block-iscsi)
 declare -A pacman=([libncurses-dev]=ncurses [ninja-build]=ninja [pkg-config]=pkgconf [libc6-dev]=glibc [libisal-dev]=isa-l [ibverbs-utils]=rdma-core [rdmacm-utils]=-
 	[python3]=python [libcmocka-dev]=cmocka [libdw1]=libelf [libibverbs-dev]=- [librdmacm-dev]=- [python3-pyverbs]=- [tshark]=wireshark-cli
 	[wireshark-common]=- [netcat-traditional]=- [nginx-light]=nginx [redis-server]=redis [redis-tools]=- [busybox-static]=busybox
 	[groff-base]=groff [ucx-utils]=openucx [libfabric-bin]=libfabric [dapl2-utils]=- [openmpi-bin]=openmpi [libopenmpi-dev]=-
-	[libmpich-dev]=- [g++]=- [libtomlplusplus-dev]=tomlplusplus [libgloo-dev]=-)
+	[libmpich-dev]=- [g++]=- [libtomlplusplus-dev]=tomlplusplus [libgloo-dev]=- [qemu-utils]=qemu-img [qemu-block-extra]=qemu-block-iscsi)
 declare -A apk=([libncurses-dev]=ncurses-dev [ninja-build]=ninja-build [pkg-config]=pkgconf [libc6-dev]=musl-dev [libisal-dev]=isa-l-dev [ibverbs-utils]=rdma-core
 	[rdmacm-utils]=- [libcmocka-dev]=cmocka-dev [libdw1]=elfutils [libibverbs-dev]=rdma-core-dev [librdmacm-dev]=- [python3-pyverbs]=-
 	[wireshark-common]=- [netcat-traditional]=- [nginx-light]=nginx [redis-server]=redis [redis-tools]=- [groff-base]=groff
 	[ucx-utils]=- [libfabric-bin]=libfabric [dapl2-utils]=- [openmpi-bin]=openmpi [libopenmpi-dev]=openmpi-dev [libmpich-dev]=-
-	[libtomlplusplus-dev]=tomlplusplus-dev [libgloo-dev]=-)
+	[libtomlplusplus-dev]=tomlplusplus-dev [libgloo-dev]=- [qemu-utils]=qemu-img [qemu-block-extra]=- [tgt]=-)
 
 # line_for TABLE COMMAND...: what to type where Debian's packages have other names
 line_for() {

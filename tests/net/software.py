@@ -184,6 +184,11 @@ def qemu_frees_twice():
     return re.search(r"version 8\.2\.[0-2]\b", said)
 
 
+def qemu_knows_iser():
+    said = subprocess.run(["qemu-img", "--help"], stdout=subprocess.PIPE, text=True, check=False).stdout
+    return re.search(r"^Supported formats:.* iser\b", said, re.MULTILINE)
+
+
 def needs_pmix(program):
     """Ubuntu 24.04's MPICH asks for PMIx, which its own mpirun does not offer: each rank is a world of its
     own."""
@@ -200,7 +205,7 @@ class Software(suite.Suite):
         r"^ucx_info",
         r"^(ucx_perftest rc_verbs,ud_verbs tag_lat|fi_pingpong verbs(;ofi_rxm)? (msg|rdm)|fio rdma write|dtest -b 4096|libgloo|MPI: \w+) "
         r"(local|between)$",
-        r"^QEMU: migration between$",
+        r"^(QEMU: migration|iSER: tgt and QEMU) between$",
     )
 
     def parts(self):
@@ -228,6 +233,7 @@ class Software(suite.Suite):
                     if case.server or way != "between":
                         self.one(case, way, a, b)
                 self.guarded(f"QEMU: migration {way}", lambda: self.migration(way, a, b))
+                self.guarded(f"iSER: tgt and QEMU {way}", lambda: self.iser(way, a, b))
                 self.guarded(f"libgloo {way}", lambda: self.gloo(way, a, b))
                 for library in ("openmpi", "mpich"):
                     self.guarded(f"MPI: {library} {way}", lambda: self.mpi(library, way, a, b))
@@ -252,25 +258,38 @@ class Software(suite.Suite):
             raise hosts.NotHere("qemu-system-x86_64 is not installed")
         if qemu_frees_twice():
             raise hosts.NotHere("QEMU 8.2.0 to 8.2.2 free the name of their host twice")
+        self.by_script("migrate.py", 4444, r"^\d+ MiB moved$", name, way, a, b)
+
+    def iser(self, way, a, b):
+        """The target on this host or the other."""
+        name = f"iSER: tgt and QEMU {way}"
+        if not self.selected(name):
+            return
+        if missing := harness.missing_programs("tgtd", "tgtadm", "qemu-img"):
+            raise hosts.NotHere(f"{missing[0]} is not installed")
+        if not qemu_knows_iser():
+            raise hosts.NotHere("QEMU's module for iSCSI is not installed, or knows no iSER")
+        self.by_script("iser.py", 3260, r"^\d+ MiB went to the target and back$", name, way, a, b)
+
+    def by_script(self, script, port, shows, name, way, a, b):
+        """SCRIPT ADDRESS:PORT FOLDER HERE... -- THERE...: what starts programs on host a, and on the host
+        with the address: b, or a again."""
         there = b if way == "between" else a
-        source = ["env", f"VERBATIM_LOCAL={'off' if way == 'wire' else 'on'}"]
-        target = [*source, "nsenter", f"--net=/proc/{there.holder.pid}/ns/net"]
+        here = ["env", f"VERBATIM_LOCAL={'off' if way == 'wire' else 'on'}"]
         command = [
             sys.executable,
-            str(FOLDER / "migrate.py"),
-            f"{there.interfaces[0].v4}:4444",
+            str(FOLDER / script),
+            f"{there.interfaces[0].v4}:{port}",
             self.log_dir,
-            *source,
+            *here,
             "--",
-            *target,
+            *here,
+            "nsenter",
+            f"--net=/proc/{there.holder.pid}/ns/net",
         ]
-        case = Case(name, client=shlex.join(command), client_shows=(r"^\d+ MiB moved$",), limit_s=LIMIT_S)
-        self.report.add(
-            name,
-            harness.run_case(
-                self.build, case, dataclasses.replace(a.endpoint(self.build), label=way), self.log_dir
-            ),
-        )
+        case = Case(name, client=shlex.join(command), client_shows=(shows,), limit_s=LIMIT_S)
+        end = dataclasses.replace(a.endpoint(self.build), label=way)
+        self.report.add(name, harness.run_case(self.build, case, end, self.log_dir))
 
     def gloo(self, way, a, b):
         """Its ranks, those of the second half on the other host, meet in a directory."""
