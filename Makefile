@@ -22,7 +22,7 @@ $(BUILD)/build.ninja:
 # revision of git. check-all: everything. check-interop: with the kernel's rdma_rxe alone.
 SINCE ?=
 check check-all check-interop:
-	-@scripts/setup.sh tests
+	-@scripts/setup.sh tests $(filter long,$(tiers_of_$@))
 	@[ -e $(BUILD)/build.ninja ] || meson setup $(BUILD) --prefix $(abspath $(PREFIX))
 	@scripts/check.sh $(BUILD) $(tiers_of_$@)
 tiers_of_check         = quick $(SINCE:%=--since %)

@@ -1,11 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# Installs what building and `make demo` need, with "tests" what `make check` needs beyond that, with "bench"
-# what `make bench` does, with "docs" what `make docs` does, with "install" what `make check-install` does, with
-# "release" what `make release` does, with "aarch64" what `make check-aarch64` does; and only what is missing.
-# With nothing missing it needs neither root nor a network. Debian and Ubuntu: packages are installed. What a
-# release has not is named and left out; its cases are skipped. Others: the line that installs the equivalents
-# is printed. usage: setup.sh [tests | bench | docs | install | release | aarch64]
+# Installs what building and `make demo` need, with "tests" what `make check` needs beyond that, with "long"
+# what `make check-all` does beyond that, with "bench" what `make bench` does, with "docs" what `make docs` does,
+# with "install" what `make check-install` does, with "release" what `make release` does, with "aarch64" what
+# `make check-aarch64` does; and only what is missing. With nothing missing it needs neither root nor a network.
+# Debian and Ubuntu: packages are installed. What a release has not is named and left out; its cases are
+# skipped. Others: the line that installs the equivalents is printed.
+# usage: setup.sh [tests | long | bench | docs | install | release | aarch64]...
 set -eu
 
 # package:probe, the package as Debian calls it, with its architecture if that is another, the probe a command,
@@ -66,6 +67,11 @@ for_tests=(
 	libmpich-dev:mpicc.mpich
 	libgloo-dev:/usr/include/gloo/config.h
 )
+for_long=(
+	ceph-mon:ceph-mon
+	ceph-osd:ceph-osd
+	ceph-common:rados
+)
 for_bench=(
 	ucx-utils:ucx_perftest
 	iperf3:iperf3
@@ -105,14 +111,10 @@ for_aarch64=(
 	kmod:/usr/sbin/depmod
 	xz-utils:xz
 )
-case ${1:-} in
-aarch64) needed+=("${for_aarch64[@]}") ;;
-release) needed+=("${for_release[@]}") ;;
-install) needed+=("${for_install[@]}") ;;
-tests) needed+=("${for_tests[@]}") ;;
-bench) needed+=("${for_bench[@]}") ;;
-docs) needed+=("${for_docs[@]}") ;;
-esac
+for part; do
+	declare -n for_part=for_$part
+	needed+=("${for_part[@]}")
+done
 
 present() {
 	case $1 in
@@ -147,7 +149,8 @@ declare -A pacman=([libncurses-dev]=ncurses [ninja-build]=ninja [pkg-config]=pkg
 	[python3]=python [libcmocka-dev]=cmocka [libdw1]=libelf [libibverbs-dev]=- [librdmacm-dev]=- [python3-pyverbs]=- [tshark]=wireshark-cli
 	[wireshark-common]=- [netcat-traditional]=- [nginx-light]=nginx [redis-server]=redis [redis-tools]=- [busybox-static]=busybox
 	[groff-base]=groff [ucx-utils]=openucx [libfabric-bin]=libfabric [dapl2-utils]=- [openmpi-bin]=openmpi [libopenmpi-dev]=-
-	[libmpich-dev]=- [g++]=- [libtomlplusplus-dev]=tomlplusplus [libgloo-dev]=- [qemu-utils]=qemu-img [qemu-block-extra]=qemu-block-iscsi)
+	[libmpich-dev]=- [g++]=- [libtomlplusplus-dev]=tomlplusplus [libgloo-dev]=- [qemu-utils]=qemu-img [qemu-block-extra]=qemu-block-iscsi
+	[ceph-mon]=ceph [ceph-osd]=- [ceph-common]=-)
 declare -A apk=([libncurses-dev]=ncurses-dev [ninja-build]=ninja-build [pkg-config]=pkgconf [libc6-dev]=musl-dev [libisal-dev]=isa-l-dev [ibverbs-utils]=rdma-core
 	[rdmacm-utils]=- [libcmocka-dev]=cmocka-dev [libdw1]=elfutils [libibverbs-dev]=rdma-core-dev [librdmacm-dev]=- [python3-pyverbs]=-
 	[wireshark-common]=- [netcat-traditional]=- [nginx-light]=nginx [redis-server]=redis [redis-tools]=- [groff-base]=groff

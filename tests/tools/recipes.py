@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
 """docs/cluster.md: what people run on clusters, in scenarios of verbatim lab: MPI on four hosts, also while the
-network is parted, UCX, libfabric and fio between two.
+network is parted, UCX, libfabric and fio between two, Ceph on three.
 
 usage: recipes.py BUILD_DIR [PATTERN]
 """
 import json
 import os
+import shutil
 import sys
 import tempfile
 
@@ -19,7 +20,9 @@ from scenarios import GOT, event, program, run, says, skip_where_impossible
 
 CASES = []
 LIMIT_S = 400.0
-SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "net", "mpi.c")
+TESTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+SOURCE = os.path.join(TESTS, "net", "mpi.c")
+EXAMPLES = os.path.join(TESTS, "..", "examples")
 VARIABLES = {
     "UCX_TLS": "rc_verbs,ud_verbs,self",
     "UCX_NET_DEVICES": "vb_eth0:1",
@@ -112,6 +115,19 @@ def libfabric():
 def fio():
     job = "fio --thread --name=job --ioengine=rdma --port=7777 --bs=16k --size=1m"
     return two(f"{job} --rw=read --iodepth=16", f"{job} --hostname=h1 --verb=write --rw=write --iodepth=1", "err= 0")
+
+
+@case
+def ceph():
+    """A monitor, an object store and a client on three hosts."""
+    if missing := harness.missing_programs("ceph-mon", "ceph-osd", "ceph", "rados"):
+        return f"{missing[0]} is not installed"
+    with tempfile.TemporaryDirectory() as folder:
+        for file in ("ceph.sh", "ceph.toml"):
+            shutil.copy(os.path.join(EXAMPLES, file), folder)
+        with open(f"{folder}/ceph.toml", encoding="utf-8") as scenario:
+            says(run(scenario.read(), cwd=folder, timeout=LIMIT_S), "held: all")
+    return None
 
 
 if __name__ == "__main__":
