@@ -7,6 +7,7 @@
 
 #include "adapter/progress/progress.h"
 #include "base/lock.h"
+#include "proto/rc/request.h"
 #include "roce/packet_faults.h"
 
 enum {
@@ -142,6 +143,16 @@ void vb_burst_give(struct vb_burst *b)
 {
 	vb_burst_flush(b);
 	vb_unlock(&b->lock);
+}
+
+void vb_roce_send_alone(const struct vb_roce_route *route, const void *header, size_t header_bytes)
+{
+	uint8_t packet[VB_MAX_HEADER_BYTES + VB_ICRC_BYTES];
+	struct vb_icrc_known known = { 0 };
+	memcpy(packet, header, header_bytes);
+	vb_icrc_sign(&route->icrc, &known, packet, header_bytes + VB_ICRC_BYTES, 0);
+	vb_progress_note_work();
+	vb_roce_transmit(route, packet, header_bytes + VB_ICRC_BYTES, header_bytes + VB_ICRC_BYTES);
 }
 
 bool vb_bursts_are_used(void)

@@ -174,34 +174,40 @@ static bool takes_ack(struct connection *c)
 	return vb_rc_resp_owes_ack_alone(&c->responder);
 }
 
-/* resp_lock is held, and released. */
+/* False: no ACK is to be sent. resp_lock is held. */
+static bool take_ack(struct connection *c, struct vb_packet_out *out)
+{
+	if (!takes_ack(c) || !vb_rc_resp_write(&c->responder, out))
+		return false;
+	atomic_store_explicit(&c->owes_ack, c->is_answering, memory_order_relaxed);
+	vb_delayed_ack_drop(c->qp);
+	return true;
+}
+
 static void append_ack(struct connection *c, const struct vb_roce_route *route, struct vb_burst *burst)
 {
 	struct vb_packet_out out;
-	if (takes_ack(c) && vb_rc_resp_write(&c->responder, &out)) {
+	vb_lock(&c->qp->resp_lock);
+	if (take_ack(c, &out)) {
 		vb_burst_begin(burst, route, out.header, out.header_bytes, 0);
 		vb_burst_commit(burst);
-		atomic_store_explicit(&c->owes_ack, c->is_answering, memory_order_relaxed);
-		vb_delayed_ack_drop(c->qp);
 	}
 	vb_unlock(&c->qp->resp_lock);
+}
+
+static void send_ack(struct connection *c, const struct vb_roce_route *route)
+{
+	struct vb_packet_out out;
+	vb_lock(&c->qp->resp_lock);
+	bool due = take_ack(c, &out);
+	vb_unlock(&c->qp->resp_lock);
+	if (due)
+		vb_roce_send_alone(route, out.header, out.header_bytes);
 }
 
 static bool owes_ack(const struct connection *c)
 {
 	return atomic_load_explicit(&c->owes_ack, memory_order_relaxed);
-}
-
-/*
- * Where tags are matched the ACK goes first. So the peer of a rendezvous sees its SEND done before it hears
- * that its memory has been read. A thread that holds resp_lock sends the ACK itself.
- */
-static struct vb_burst *begin_burst(struct connection *c)
-{
-	struct vb_burst *burst = vb_burst_take();
-	if (vb_unlikely(c->qp->tags != NULL) && owes_ack(c) && vb_lock_try(&c->qp->resp_lock))
-		append_ack(c, c->requests_take, burst);
-	return burst;
 }
 
 /*
@@ -215,7 +221,7 @@ static struct vb_burst *fill(struct connection *c, uint64_t now, unsigned *n)
 	c->sends_more = false;
 	while (*n < SLICE_PACKETS && !c->sends_more && vb_rc_req_write(&c->requester, now, &out)) {
 		if (!burst)
-			burst = begin_burst(c);
+			burst = vb_burst_take();
 		c->sends_more = !put(c, burst, &out);
 		++*n;
 	}
@@ -223,9 +229,16 @@ static struct vb_burst *fill(struct connection *c, uint64_t now, unsigned *n)
 }
 
 /*
+ * Where nobody polls the ACK goes ahead, as with adapters that acknowledge at once: programs that wait for
+ * events take it for granted that their SEND is done before the answer to it comes. The same holds where tags
+ * are matched, so that the peer of a rendezvous sees its SEND done before it hears that its memory was read.
+ */
+static bool ack_goes_first(const struct connection *c) { return c->qp->tags || !vb_progress_is_polled(); }
+
+/*
  * The last burst takes the ACK along. So no message of the program's leaves without the ACK of what it has
- * received: the program may end when its message is answered. The ACK goes behind, because a shorter packet
- * ends a burst of equal ones.
+ * received: the program may end when its message is answered. The ACK goes behind where it may, because a
+ * shorter packet ends a burst of equal ones.
  */
 static void send_burst(struct connection *c, struct vb_burst *burst)
 {
@@ -233,10 +246,10 @@ static void send_burst(struct connection *c, struct vb_burst *burst)
 	bool carries_ack = !c->sends_more && owes_ack(c);
 	c->is_sending = true;
 	vb_unlock(&c->qp->sq.lock);
-	if (carries_ack) {
-		vb_lock(&c->qp->resp_lock);
+	if (carries_ack && ack_goes_first(c))
+		send_ack(c, route);
+	else if (carries_ack)
 		append_ack(c, route, burst);
-	}
 	vb_burst_give(burst);
 	vb_lock(&c->qp->sq.lock);
 	c->is_sending = false;
@@ -610,7 +623,8 @@ static bool answer_arrived(struct connection *c, const struct vb_inbox_msg *msg,
 	vb_lock(&qp->sq.lock);
 	if (accepts(c->requests && is_running(qp), c, msg))
 		verdict = note(vb_rc_req_receive(&c->requester, vb_now_ns(), packet));
-	if (verdict == VB_RC_BROKEN)
+	/* at once: a request in the same batch may be the answer to what is done now */
+	if (verdict != VB_RC_IGNORED)
 		complete(c);
 	vb_unlock(&qp->sq.lock);
 	return verdict == VB_RC_TAKEN;
@@ -646,7 +660,8 @@ static bool arrived(struct vb_qp *qp, const struct vb_inbox_msg *msg, const stru
 /* Is only an ACK due, and a post likely to follow that carries it? Then it is delayed. resp_lock is held. */
 static bool may_wait(struct connection *c, uint64_t now)
 {
-	return atomic_load_explicit(&c->answered, memory_order_relaxed) >= VB_ANSWERS_IN_A_ROW &&
+	return vb_progress_is_polled() &&
+	       atomic_load_explicit(&c->answered, memory_order_relaxed) >= VB_ANSWERS_IN_A_ROW &&
 	       !c->cnp_due && vb_rc_resp_owes_ack_alone(&c->responder) &&
 	       atomic_load(&c->qp->state) == IBV_QPS_RTS && vb_delayed_ack_put(c->qp, now);
 }

@@ -12,7 +12,9 @@
 
 #include <cmocka.h>
 
+#include "adapter/progress/progress.h"
 #include "base/lock.h"
+#include "base/tuned.h"
 #include "fake_host.h"
 #include "rig.h"
 #include "proto/rc/request.h"
@@ -329,13 +331,28 @@ static bool is_taken_along(uint64_t answer_ns, uint64_t round_trip_ns)
 	return has_been_taken_along(EXCHANGES - 1);
 }
 
+static void poll_in_a_loop(void)
+{
+	for (int i = 0; i < 2 * VB_SPIN_POLLS; i++)
+		rig_poll();
+	assert_true(vb_progress_is_polled());
+}
+
+static void ack__goes_first_where_nobody_polls(void **state)
+{
+	assert_false(vb_progress_is_polled());
+	assert_false(is_taken_along(5 * NS_PER_US, 10 * NS_PER_US));
+}
+
 static void ack__waits_for_who_answers_soon(void **state)
 {
+	poll_in_a_loop();
 	assert_true(is_taken_along(5 * NS_PER_US, 10 * NS_PER_US));
 }
 
 static void ack__does_not_wait_for_who_answers_late(void **state)
 {
+	poll_in_a_loop();
 	assert_false(is_taken_along(50 * NS_PER_US, 100 * NS_PER_US));
 }
 
@@ -344,6 +361,7 @@ static void ack__does_not_wait_for_who_answers_late(void **state)
  */
 static void ack__waits_longer_where_round_trips_are_long(void **state)
 {
+	poll_in_a_loop();
 	assert_true(is_taken_along(50 * NS_PER_US, 1000 * NS_PER_US));
 }
 
@@ -412,6 +430,7 @@ int main(void)
 		TEST(error__meanwhile_ends_sending),
 		TEST(reset__waits_for_who_sends),
 		TEST(request__meanwhile_is_executed_and_answered_after),
+		TEST(ack__goes_first_where_nobody_polls),
 		TEST(ack__waits_for_who_answers_soon),
 		TEST(ack__does_not_wait_for_who_answers_late),
 		TEST(ack__waits_longer_where_round_trips_are_long),

@@ -247,6 +247,42 @@ static void take_one_by_one(struct end *e, void (*wait)(struct end *e))
 	rc_finish(e);
 }
 
+static void take_event(struct end *e, struct ibv_cq *cq, uint64_t id)
+{
+	expect_cq_event(e, cq);
+	CHECK_EQ(ibv_req_notify_cq(cq, 0), 0);
+	rc_expect(cq, id, IBV_WC_SUCCESS);
+}
+
+/*
+ * Programs that wait for the events of both queues at one channel take it for granted that their SEND is done
+ * before the answer to it comes (perftest -e).
+ */
+static void notify__send_is_done_before_its_answer(struct end *e)
+{
+	enum { N = 500 };
+	struct params p = notify_params();
+	rc_start(e, &p);
+	rc_recv(e, 0, 0, 64);
+	CHECK_EQ(ibv_req_notify_cq(e->rcq, 0), 0);
+	CHECK_EQ(ibv_req_notify_cq(e->scq, 0), 0);
+	meet(e);
+	for (int i = 0; i < N; i++) {
+		if (e->passive) {
+			take_event(e, e->rcq, i);
+			rc_recv(e, i + 1, 0, 64);
+		}
+		POST(e, .id = i, .opcode = IBV_WR_SEND, .at = 64, .len = 8);
+		take_event(e, e->scq, i);
+		if (!e->passive) {
+			take_event(e, e->rcq, i);
+			rc_recv(e, i + 1, 0, 64);
+		}
+	}
+	meet(e);
+	rc_finish(e);
+}
+
 static void notify__of_those_there__blocking(struct end *e) { take_one_by_one(e, wait_blocking); }
 static void notify__of_those_there__by_poll(struct end *e) { take_one_by_one(e, wait_by_poll); }
 static void notify__of_those_there__by_epoll(struct end *e) { take_one_by_one(e, wait_by_epoll); }
@@ -704,6 +740,7 @@ static const struct body bodies[] = {
 	BODY(notify__next_completion_once),
 	BODY(notify__solicited_only),
 	BODY(notify__of_sends),
+	BODY(notify__send_is_done_before_its_answer),
 	BODY(notify__of_those_there__blocking),
 	BODY(notify__of_those_there__by_poll),
 	BODY(notify__of_those_there__by_epoll),
