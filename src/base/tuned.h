@@ -115,6 +115,19 @@ enum {
 	VB_MOVED_BYTES_PER_NS = 2,
 };
 
+/* ---- threads that poll before they sleep (base/poll_time.h) ---- */
+
+enum {
+	/*
+	 * A thread whose waits take VB_MOST_POLL_NS at most polls through them: VB_FIRST_POLL_NS at first,
+	 * then twice as long each time. An answer from another host takes two wake-ups while both sides
+	 * sleep, and a fifth of that once they poll. More: threads burn their processor in waits that
+	 * polling does not shorten. Less: two that sleep never get to poll.
+	 */
+	VB_FIRST_POLL_NS = 10000,
+	VB_MOST_POLL_NS = 200000,
+};
+
 /* ---- locks (base/lock.c) ---- */
 
 enum {

@@ -237,15 +237,16 @@ static uint64_t sleep_ns(uint64_t deadline)
 	return deadline <= now ? 0 : vb_min_u64(deadline - now, most);
 }
 
-static int wait_for_any(struct workspace *w, struct pollfd *fds, nfds_t nfds, uint64_t deadline,
-			const sigset_t *mask)
+static int wait_until(struct workspace *w, struct pollfd *fds, nfds_t nfds, uint64_t start, uint64_t deadline,
+		      const sigset_t *mask)
 {
-	uint64_t now = vb_now_ns(), spin_until = now + vb_rs_config()->polling_us * NS_PER_US;
+	uint64_t now = start, spin_until = start + vb_rs_poll_ns();
 	int ready = poll_once(w, fds, nfds);
 
-	while (!ready && (now = vb_now_ns()) < spin_until && now < deadline) {
+	while (!ready && now < spin_until && now < deadline) {
 		vb_pause();
 		ready = poll_once(w, fds, nfds);
+		now = vb_now_ns();
 	}
 	while (!ready && (deadline == VB_RS_NEVER || vb_now_ns() < deadline)) {
 		int err = sleep_on_all(w, fds, nfds, sleep_ns(deadline), mask);
@@ -254,6 +255,15 @@ static int wait_for_any(struct workspace *w, struct pollfd *fds, nfds_t nfds, ui
 		if (err && !ready)
 			return err;
 	}
+	return ready;
+}
+
+static int wait_for_any(struct workspace *w, struct pollfd *fds, nfds_t nfds, uint64_t deadline,
+			const sigset_t *mask)
+{
+	uint64_t start = vb_now_ns();
+	int ready = wait_until(w, fds, nfds, start, deadline, mask);
+	vb_rs_note_wait(start, ready > 0);
 	return ready;
 }
 

@@ -15,7 +15,7 @@
 enum { MAX_RING = 1 << 30, MAX_POLLING_US = 1000000, MAX_WAKE_UP_MS = 3600000 };
 
 static struct vb_rs_config config = {
-	.polling_us = 10,
+	.polling_us = VB_RS_ADAPTIVE,
 	.wake_up_ms = 5000,
 	.receive_bytes = 1 << 17,
 	.send_bytes = 1 << 17,

@@ -73,15 +73,23 @@ static inline ssize_t vb_rs_result(ssize_t n)
 /* ---- defaults: /etc/rdma/rsocket (config.c) ---- */
 
 struct vb_rs_config {
-	uint32_t polling_us;    /* how long a wait polls before it sleeps */
+	uint32_t polling_us;    /* how long a wait polls before it sleeps, or VB_RS_ADAPTIVE: while it pays */
 	uint32_t wake_up_ms;    /* how long rpoll sleeps at most before it looks again */
 	uint32_t receive_bytes, send_bytes;
 	uint16_t send_queue, receive_queue, inline_bytes;
 	uint32_t iomap_entries;
 };
 
+#define VB_RS_ADAPTIVE UINT32_MAX
+
 /* Read once. */
 const struct vb_rs_config *vb_rs_config(void);
+
+/* ---- how long the calling thread polls before it sleeps (poll_time.c) ---- */
+
+uint64_t vb_rs_poll_ns(void);
+/* A wait that began at start_ns is over; found: what it waited for has come. */
+void vb_rs_note_wait(uint64_t start_ns, bool found);
 
 /* ---- sockets ---- */
 

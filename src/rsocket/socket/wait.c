@@ -107,16 +107,10 @@ static bool goes_on(int err, uint64_t deadline)
 	return err == -EINTR && deadline == VB_RS_NEVER && vb_goes_on_after_signal();
 }
 
-int vb_rs_wait_locked(struct vb_rs *s, bool (*is_ready)(struct vb_rs *s), bool may_block, uint64_t timeout_ns,
-		      pthread_mutex_t *held)
+static int wait_until_locked(struct vb_rs *s, bool (*is_ready)(struct vb_rs *s), uint64_t start,
+			     uint64_t deadline, pthread_mutex_t *held)
 {
-	vb_rs_progress_locked(s);
-	if (is_ready(s))
-		return 0;
-	if (!may_block)
-		return -EAGAIN;
-	uint64_t start = vb_now_ns(), deadline = timeout_ns ? start + timeout_ns : VB_RS_NEVER;
-	if (spin_locked(s, is_ready, vb_min_u64(deadline, start + vb_rs_config()->polling_us * NS_PER_US)))
+	if (spin_locked(s, is_ready, vb_min_u64(deadline, start + vb_rs_poll_ns())))
 		return 0;
 	for (;;) {
 		int err = sleep_locked(s, deadline, held);
@@ -129,4 +123,18 @@ int vb_rs_wait_locked(struct vb_rs *s, bool (*is_ready)(struct vb_rs *s), bool m
 		if (deadline != VB_RS_NEVER && vb_now_ns() >= deadline)
 			return -EAGAIN;
 	}
+}
+
+int vb_rs_wait_locked(struct vb_rs *s, bool (*is_ready)(struct vb_rs *s), bool may_block, uint64_t timeout_ns,
+		      pthread_mutex_t *held)
+{
+	vb_rs_progress_locked(s);
+	if (is_ready(s))
+		return 0;
+	if (!may_block)
+		return -EAGAIN;
+	uint64_t start = vb_now_ns(), deadline = timeout_ns ? start + timeout_ns : VB_RS_NEVER;
+	int err = wait_until_locked(s, is_ready, start, deadline, held);
+	vb_rs_note_wait(start, !err);
+	return err;
 }

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * How long a thread polls before it sleeps: about as long as its waits take, and not at all when they take
+ * long. Who answers soon is met awake, and a program that really waits uses no processor. It is how KVM lets
+ * a halted processor poll.
+ */
+#ifndef VB_BASE_POLL_TIME_H
+#define VB_BASE_POLL_TIME_H
+
+#include "base/numbers.h"
+#include "base/tuned.h"
+
+struct vb_poll_time {
+	uint32_t ns; /* to poll in the next wait; 0 at first */
+};
+
+/* A wait took so long, its polling and its sleep together. */
+static inline void vb_poll_time_learn(struct vb_poll_time *t, uint64_t waited_ns)
+{
+	if (waited_ns > VB_MOST_POLL_NS)
+		t->ns = 0;
+	else if (waited_ns > t->ns)
+		t->ns = t->ns ? vb_min_u32(2 * t->ns, VB_MOST_POLL_NS) : VB_FIRST_POLL_NS;
+}
+
+#endif
