@@ -239,9 +239,17 @@ int vb_cma_channel_take(struct rdma_event_channel *channel, struct vb_cma_event 
 	struct vb_cma_channel *ch = channel_of(channel);
 	int err;
 
+	/*
+	 * A program may destroy a channel between two calls of another thread (cmtime does, when it ends).
+	 * As in rdma-core, the next call mostly finds that out by reading freed memory. It must not free it
+	 * again.
+	 */
 	vb_cma_lock();
-	ch->waiters++;
+	bool is_destroyed = ch->is_destroyed;
+	ch->waiters += !is_destroyed;
 	vb_cma_unlock();
+	if (is_destroyed)
+		return -EBADF;
 	pthread_cleanup_push(stop_waiting, ch);
 	err = wait_for_event(ch, event);
 	pthread_cleanup_pop(1);
