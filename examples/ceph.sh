@@ -7,18 +7,16 @@
 # usage: verbatim run sh ceph.sh monitor | store | client
 set -eu
 export CEPH_CONF="$PWD/ceph.conf"
+cluster=11111111-2222-3333-4444-555555555555
+address=$(getent ahostsv4 "$(hostname)" | { read -r first _ && echo "$first"; })
 
-address_of() {
-	getent ahostsv4 "$1" | { read -r address _ && echo "$address"; }
-}
-
-# RoCE needs the GID of an IPv4 address, and buffers that fit into a lab.
+# Few and small buffers suffice.
 configure() {
 	cat >ceph.conf.new <<-END
 		[global]
-		fsid = 11111111-2222-3333-4444-555555555555
+		fsid = $cluster
 		mon initial members = a
-		mon host = v2:$(address_of "$(hostname)"):3300
+		mon host = v2:$address:3300
 		mon allow pool size one = true
 		auth cluster required = none
 		auth service required = none
@@ -48,11 +46,10 @@ monitor() {
 	mkdir monitor
 	ceph-authtool --create-keyring keyring --gen-key -n mon. --cap mon 'allow *'
 	ceph-authtool keyring --gen-key -n client.admin --cap mon 'allow *' --cap osd 'allow *'
-	monmaptool --create --fsid 11111111-2222-3333-4444-555555555555 \
-		--addv a "[v2:$(address_of "$(hostname)"):3300]" map
+	monmaptool --create --fsid $cluster --addv a "[v2:$address:3300]" map
 	ceph-mon -i a --mkfs --monmap map --keyring keyring
 	mv ceph.conf.new ceph.conf # the others wait for it
-	CEPH_CONF=$PWD/ceph.conf exec ceph-mon -i a -f --public-addr "$(address_of "$(hostname)")"
+	CEPH_CONF=$PWD/ceph.conf exec ceph-mon -i a -f --public-addr "$address"
 }
 
 store() {
@@ -61,7 +58,7 @@ store() {
 	uuid=$(cat /proc/sys/kernel/random/uuid)
 	ceph osd new "$uuid" 0
 	ceph-osd -i 0 --mkfs --osd-uuid "$uuid"
-	exec ceph-osd -i 0 -f --public-addr "$(address_of "$(hostname)")"
+	exec ceph-osd -i 0 -f --public-addr "$address"
 }
 
 client() {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * How long a thread polls before it sleeps: about as long as its waits take, and not at all when they take
- * long. Who answers soon is met awake, and a program that really waits uses no processor. It is how KVM lets
- * a halted processor poll.
+ * long. So an answer that comes soon needs no wake-up, and a program that waits for long uses no processor.
+ * KVM decides in the same way how long a halted processor polls.
  */
 #ifndef VB_BASE_POLL_TIME_H
 #define VB_BASE_POLL_TIME_H

@@ -44,8 +44,8 @@
 enum {
 	VB_CMA_RESPONSE_TIMEOUT = 18, /* about 1 s until a message is repeated */
 	/*
-	 * About 4.3 s for a SIDR_REQ, as a kernel's CM waits. A kernel that has answered one takes its
-	 * repetition for another request, and its server counts it.
+	 * About 4.3 s for a SIDR_REQ, as a kernel's CM waits. A kernel that has answered a SIDR_REQ takes its
+	 * repetition for a new request, and the program there gets another event.
 	 */
 	VB_CMA_SIDR_TIMEOUT     = 20,
 	VB_CMA_RETRIES          = 15,

@@ -41,13 +41,18 @@ struct vb_burst {
 
 static struct vb_burst bursts[BURSTS];
 
-/* The kernel numbers the packets of one send, and only these. */
+/* The kernel numbers the packets of one send, and only these. As vb_udp_send. */
+static int send_one(const struct vb_roce_route *route, struct vb_icrc_known *known, uint8_t *packet, size_t n)
+{
+	vb_icrc_sign(&route->icrc, known, packet, n, 0);
+	return vb_roce_transmit(route, packet, n, n);
+}
+
 static void send_singly(struct vb_burst *b, uint8_t *data, const struct run *run)
 {
 	for (size_t at = 0; at < run->bytes;) {
 		size_t n = vb_min_u64(run->bytes - at, run->segment);
-		vb_icrc_sign(&b->route.icrc, &b->known, data + at, n, 0);
-		if (vb_roce_transmit(&b->route, data + at, n, n) == -EAGAIN)
+		if (send_one(&b->route, &b->known, data + at, n) == -EAGAIN)
 			return; /* the rest would meet the same */
 		at += n;
 	}
@@ -145,14 +150,13 @@ void vb_burst_give(struct vb_burst *b)
 	vb_unlock(&b->lock);
 }
 
-void vb_roce_send_alone(const struct vb_roce_route *route, const void *header, size_t header_bytes)
+void vb_burst_send_alone(const struct vb_roce_route *route, const void *header, size_t header_bytes)
 {
 	uint8_t packet[VB_MAX_HEADER_BYTES + VB_ICRC_BYTES];
 	struct vb_icrc_known known = { 0 };
 	memcpy(packet, header, header_bytes);
-	vb_icrc_sign(&route->icrc, &known, packet, header_bytes + VB_ICRC_BYTES, 0);
 	vb_progress_note_work();
-	vb_roce_transmit(route, packet, header_bytes + VB_ICRC_BYTES, header_bytes + VB_ICRC_BYTES);
+	send_one(route, &known, packet, header_bytes + VB_ICRC_BYTES);
 }
 
 bool vb_bursts_are_used(void)

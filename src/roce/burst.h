@@ -28,8 +28,8 @@ uint8_t *vb_burst_begin(struct vb_burst *burst, const struct vb_roce_route *rout
 /* False: there is no room for another packet like the first; to begin one would flush. */
 bool vb_burst_commit(struct vb_burst *burst);
 
-/* Sends a packet that has headers alone, a multiple of 4 bytes; at once, beside any burst. No lock held. */
-void vb_roce_send_alone(const struct vb_roce_route *route, const void *header, size_t header_bytes);
+/* Sends a packet without payload at once, beside any burst. header_bytes: a multiple of 4. No lock held. */
+void vb_burst_send_alone(const struct vb_roce_route *route, const void *header, size_t header_bytes);
 
 /* A hint: is a thread sending? */
 bool vb_bursts_are_used(void);

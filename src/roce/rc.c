@@ -165,7 +165,7 @@ static bool put(struct connection *c, struct vb_burst *burst, const struct vb_pa
  * Is an ACK to be sent with requests? One that another thread is about to send may leave behind them, or
  * never if the program ends. So it is sent once more. resp_lock is held.
  */
-static bool takes_ack(struct connection *c)
+static bool is_ack_due(struct connection *c)
 {
 	if (!vb_qp_listens(c->qp) || (c->is_answering && !c->answers_ack_alone))
 		return false;
@@ -174,35 +174,17 @@ static bool takes_ack(struct connection *c)
 	return vb_rc_resp_owes_ack_alone(&c->responder);
 }
 
-/* False: no ACK is to be sent. resp_lock is held. */
-static bool take_ack(struct connection *c, struct vb_packet_out *out)
+/* The ACK that is to be sent with requests. False: there is none. */
+static bool take_ack(struct connection *c, struct vb_packet_out *ack)
 {
-	if (!takes_ack(c) || !vb_rc_resp_write(&c->responder, out))
-		return false;
-	atomic_store_explicit(&c->owes_ack, c->is_answering, memory_order_relaxed);
-	vb_delayed_ack_drop(c->qp);
-	return true;
-}
-
-static void append_ack(struct connection *c, const struct vb_roce_route *route, struct vb_burst *burst)
-{
-	struct vb_packet_out out;
 	vb_lock(&c->qp->resp_lock);
-	if (take_ack(c, &out)) {
-		vb_burst_begin(burst, route, out.header, out.header_bytes, 0);
-		vb_burst_commit(burst);
+	bool due = is_ack_due(c) && vb_rc_resp_write(&c->responder, ack);
+	if (due) {
+		atomic_store_explicit(&c->owes_ack, c->is_answering, memory_order_relaxed);
+		vb_delayed_ack_drop(c->qp);
 	}
 	vb_unlock(&c->qp->resp_lock);
-}
-
-static void send_ack(struct connection *c, const struct vb_roce_route *route)
-{
-	struct vb_packet_out out;
-	vb_lock(&c->qp->resp_lock);
-	bool due = take_ack(c, &out);
-	vb_unlock(&c->qp->resp_lock);
-	if (due)
-		vb_roce_send_alone(route, out.header, out.header_bytes);
+	return due;
 }
 
 static bool owes_ack(const struct connection *c)
@@ -229,14 +211,28 @@ static struct vb_burst *fill(struct connection *c, uint64_t now, unsigned *n)
 }
 
 /*
- * Where nobody polls the ACK goes ahead, as with adapters that acknowledge at once: programs that wait for
- * events take it for granted that their SEND is done before the answer to it comes. The same holds where tags
- * are matched, so that the peer of a rendezvous sees its SEND done before it hears that its memory was read.
+ * Programs that wait for events rely on an order that adapters give, which acknowledge at once: a SEND
+ * completes before the answer to it arrives. So the ACK goes ahead of the requests while no thread polls. It
+ * also does where tags are matched: the peer of a rendezvous sees its SEND done before it hears that its
+ * memory was read.
  */
 static bool ack_goes_first(const struct connection *c) { return c->qp->tags || !vb_progress_is_polled(); }
 
+static void send_ack_with(struct connection *c, const struct vb_roce_route *route, struct vb_burst *burst)
+{
+	struct vb_packet_out ack;
+	if (!take_ack(c, &ack))
+		return;
+	if (ack_goes_first(c)) {
+		vb_burst_send_alone(route, ack.header, ack.header_bytes);
+	} else {
+		vb_burst_begin(burst, route, ack.header, ack.header_bytes, 0);
+		vb_burst_commit(burst);
+	}
+}
+
 /*
- * The last burst takes the ACK along. So no message of the program's leaves without the ACK of what it has
+ * The ACK goes with the last burst. So no message of the program's leaves without the ACK of what it has
  * received: the program may end when its message is answered. The ACK goes behind where it may, because a
  * shorter packet ends a burst of equal ones.
  */
@@ -246,10 +242,8 @@ static void send_burst(struct connection *c, struct vb_burst *burst)
 	bool carries_ack = !c->sends_more && owes_ack(c);
 	c->is_sending = true;
 	vb_unlock(&c->qp->sq.lock);
-	if (carries_ack && ack_goes_first(c))
-		send_ack(c, route);
-	else if (carries_ack)
-		append_ack(c, route, burst);
+	if (carries_ack)
+		send_ack_with(c, route, burst);
 	vb_burst_give(burst);
 	vb_lock(&c->qp->sq.lock);
 	c->is_sending = false;

@@ -412,11 +412,10 @@ def ps__liars():
 
 def lacks_another_user():
     """Why no other user can run verbatim here, or nothing."""
-    reads = ["test", "-r", f"{BUILD}/lib/libibverbs.so.1"]
-    if os.geteuid() == 0:
-        if not subprocess.run(["setpriv", "--reuid", str(OTHER_USER), *reads], check=False).returncode:
-            return ""
-    return "there is no other user to be, or none who can read the build directory"
+    reads = ["setpriv", "--reuid", str(OTHER_USER), "test", "-r", f"{BUILD}/lib/libibverbs.so.1"]
+    if os.geteuid() != 0 or subprocess.run(reads, check=False).returncode:
+        return "there is no other user to be, or none who can read the build directory"
+    return ""
 
 
 @case

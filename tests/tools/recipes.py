@@ -123,9 +123,8 @@ def ceph():
     if missing := harness.missing_programs("ceph-mon", "ceph-osd", "ceph", "rados"):
         return f"{missing[0]} is not installed"
     with tempfile.TemporaryDirectory() as folder:
-        for file in ("ceph.sh", "ceph.toml"):
-            shutil.copy(os.path.join(EXAMPLES, file), folder)
-        with open(f"{folder}/ceph.toml", encoding="utf-8") as scenario:
+        shutil.copy(os.path.join(EXAMPLES, "ceph.sh"), folder)
+        with open(os.path.join(EXAMPLES, "ceph.toml"), encoding="utf-8") as scenario:
             says(run(scenario.read(), cwd=folder, timeout=LIMIT_S), "held: all")
     return None
 

@@ -240,9 +240,9 @@ int vb_cma_channel_take(struct rdma_event_channel *channel, struct vb_cma_event 
 	int err;
 
 	/*
-	 * A program may destroy a channel between two calls of another thread (cmtime does, when it ends).
-	 * As in rdma-core, the next call mostly finds that out by reading freed memory. It must not free it
-	 * again.
+	 * Another thread of a faulty program may have destroyed the channel just before (cmtime's does).
+	 * rdma-core's call then reads a closed descriptor in freed memory, and fails. This one reads the flag
+	 * there, and fails as well. It must not free the channel again.
 	 */
 	vb_cma_lock();
 	bool is_destroyed = ch->is_destroyed;

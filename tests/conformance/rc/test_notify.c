@@ -255,8 +255,8 @@ static void take_event(struct end *e, struct ibv_cq *cq, uint64_t id)
 }
 
 /*
- * Programs that wait for the events of both queues at one channel take it for granted that their SEND is done
- * before the answer to it comes (perftest -e).
+ * A SEND's completion event comes before that of its answer. Programs with one channel for both queues rely
+ * on it (perftest -e).
  */
 static void notify__send_is_done_before_its_answer(struct end *e)
 {
