@@ -33,6 +33,7 @@ struct way {
 	/* with a reference, which the end of the link takes back; NULL: not asked for, or there is no link */
 	struct vb_peer *peer;
 	unsigned to_inbox;    /* so many more go there */
+	uint32_t bytes;       /* of the datagram that is written and not published */
 };
 
 static struct way *_Atomic ways; /* by slot; made when first needed, for good */
@@ -140,39 +141,40 @@ static void write_record(struct vb_shm_datagram *d, const struct vb_inbox_addr *
 	}
 }
 
-static int put(struct vb_peer *p, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt,
-	       uint32_t bytes)
+/* Where the next record goes, of so many lines; what is left before the ring's end may be too short for it. */
+static uint32_t start_of(const struct vb_ud_ring *m, uint32_t lines)
+{
+	uint32_t at = m->put % VB_UD_RING_LINES;
+	return at + lines > VB_UD_RING_LINES ? m->put + VB_UD_RING_LINES - at : m->put;
+}
+
+static int write_next(struct vb_peer *p, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt,
+		      uint32_t bytes)
 {
 	struct vb_ud_ring *m = &p->ud_ring;
-	uint32_t at = m->put % VB_UD_RING_LINES, lines = lines_of(bytes);
-	uint32_t skip = at + lines > VB_UD_RING_LINES ? VB_UD_RING_LINES - at : 0, start = m->put + skip;
+	int err = m->ring ? 0 : make_ring(p);
+	if (err)
+		return err;
+	uint32_t lines = lines_of(bytes), start = start_of(m, lines), needed = start - m->put + lines + 1;
 	uint32_t under_way = m->put - atomic_load_explicit(&p->in->ud_ring_taken, memory_order_acquire);
-	if (under_way > VB_UD_RING_LINES || skip + lines + 1 > VB_UD_RING_LINES - under_way)
+	if (under_way > VB_UD_RING_LINES || needed > VB_UD_RING_LINES - under_way)
 		return -EAGAIN;
 	write_record(record_at(m, start), addr, iov, iovcnt);
-	atomic_store_explicit(&record_at(m, start + lines)->head, 0, memory_order_relaxed);
-	/* Sequentially consistent: pairs with the peer's store of asleep before it looks here. */
-	atomic_store(&record_at(m, start)->head, vb_ud_ring_head(start, bytes));
-	if (skip)
-		atomic_store(&record_at(m, m->put)->head, vb_ud_ring_head(m->put, VB_UD_RING_WRAP));
-	m->put = start + lines;
 	return 0;
 }
 
-static int send_to(struct vb_peer *p, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt,
-		   uint32_t bytes)
+static void publish(struct vb_ud_ring *m, uint32_t bytes)
 {
-	vb_lock(&p->ud_ring.lock);
-	int err = p->ud_ring.ring ? 0 : make_ring(p);
-	if (!err)
-		err = put(p, addr, iov, iovcnt, bytes);
-	vb_unlock(&p->ud_ring.lock);
-	if (!err)
-		vb_peer_wake(p);
-	return err;
+	uint32_t lines = lines_of(bytes), start = start_of(m, lines);
+	atomic_store_explicit(&record_at(m, start + lines)->head, 0, memory_order_relaxed);
+	/* Sequentially consistent: pairs with the peer's store of asleep before it looks here. */
+	atomic_store(&record_at(m, start)->head, vb_ud_ring_head(start, bytes));
+	if (start != m->put)
+		atomic_store(&record_at(m, m->put)->head, vb_ud_ring_head(m->put, VB_UD_RING_WRAP));
+	m->put = start + lines;
 }
 
-int vb_ud_ring_send(uint32_t slot, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt)
+int vb_ud_ring_write(uint32_t slot, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt)
 {
 	struct way *w = way_to(slot);
 	size_t bytes = 0;
@@ -182,10 +184,26 @@ int vb_ud_ring_send(uint32_t slot, const struct vb_inbox_addr *addr, const struc
 		return -ENOTCONN;
 	vb_lock(&w->lock);
 	int err = find(w, slot);
-	if (!err)
-		err = send_to(w->peer, addr, iov, iovcnt, (uint32_t)bytes);
+	if (!err) {
+		vb_lock(&w->peer->ud_ring.lock);
+		w->bytes = (uint32_t)bytes;
+		err = write_next(w->peer, addr, iov, iovcnt, w->bytes);
+		if (!err)
+			return 0;
+		vb_unlock(&w->peer->ud_ring.lock);
+	}
 	vb_unlock(&w->lock);
 	return err;
+}
+
+void vb_ud_ring_publish(uint32_t slot)
+{
+	struct way *w = way_to(slot);
+	struct vb_peer *p = w->peer;
+	publish(&p->ud_ring, w->bytes);
+	vb_unlock(&p->ud_ring.lock);
+	vb_peer_wake(p);
+	vb_unlock(&w->lock);
 }
 
 bool vb_ud_ring_gives_up(uint32_t slot, struct vb_process_wait *patience, uint64_t now_ns)

@@ -41,12 +41,18 @@ struct vb_ud_ring {
 };
 
 /*
- * Puts a packet, from the BTH on and without ICRC, into memory that the process with that slot reads, if
+ * Writes a packet, from the BTH on and without ICRC, to memory that the process with that slot reads, if
  * there is a link to it or can be one. At most VB_INBOX_MAX_IOV pieces. Any thread; makes the link, without
- * waiting for it, at first. -EAGAIN: no room, or no link yet: nothing was sent, try again. -ENOTCONN: it has
- * none with this process, its inbox is the way to it.
+ * waiting for it, at first. 0: it is written, and the caller must publish it at once: the locks of the way
+ * and the ring are held until then. -EAGAIN: no room, or no link yet: nothing was written, try again.
+ * -ENOTCONN: it has none with this process, its inbox is the way to it.
  */
-int vb_ud_ring_send(uint32_t slot, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt);
+int vb_ud_ring_write(uint32_t slot, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt);
+/*
+ * Shows the process what was written. The sender completes its send before that, so the completion is there
+ * before any answer.
+ */
+void vb_ud_ring_publish(uint32_t slot);
 /*
  * There has been no room for long: is it not worth waiting for the process any longer (host/activity.h)? The
  * progress thread asks, which has done its own part of making the link by then.

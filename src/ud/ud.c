@@ -62,14 +62,14 @@ static struct datagrams *of(const struct vb_qp *qp) { return qp->path_state; }
 
 /* ---- sending: sq.lock is held ---- */
 
-/* Why a send fails: its completion status, IBV_WC_SUCCESS if it does not. */
+/* Of the oldest send. It fails with a status and why, or it is complete. */
 struct outcome {
 	enum ibv_wc_status status;
 	const char *why;
-	bool full;               /* it was not sent: try again */
+	bool full;               /* neither: there is no room, try again */
 };
 
-static const struct outcome sent = { IBV_WC_SUCCESS, NULL, false };
+static const struct outcome done = { IBV_WC_SUCCESS, NULL, false };
 
 static struct outcome failed(enum ibv_wc_status status, const char *why)
 {
@@ -113,6 +113,20 @@ static size_t build_header(struct vb_qp *qp, const struct vb_sqe *sqe, const str
 	return vb_ud_build(header, &send, pad);
 }
 
+/* The oldest send is done: its data are copied, or dropped. */
+static void complete(struct vb_qp *qp)
+{
+	qp->sq.sent++;
+	vb_sq_complete(qp);
+}
+
+static void count_shared(struct vb_qp *qp, uint32_t bytes)
+{
+	qp->counts.shared++;
+	qp->counts.shared_packets++;
+	qp->counts.shared_bytes += bytes;
+}
+
 static int put_on_host(struct vb_qp *qp, const struct vb_sqe *sqe, const struct vb_datagram_to *to,
 		       struct vb_ranges *data)
 {
@@ -120,6 +134,7 @@ static int put_on_host(struct vb_qp *qp, const struct vb_sqe *sqe, const struct 
 	uint8_t header[VB_UD_HEADER_BYTES], joined[VB_UD_PAYLOAD_BYTES];
 	struct iovec iov[VB_INBOX_MAX_IOV];
 	unsigned pad, n = 0;
+	uint32_t slot = to->qpn >> VB_SLOT_SHIFT;
 	struct vb_inbox_addr addr = address_of(to);
 	int err = data->on_demand || data->count > VB_INBOX_MAX_IOV - EXTRA_IOV ? join(data, joined) : 0;
 	if (err)
@@ -129,17 +144,23 @@ static int put_on_host(struct vb_qp *qp, const struct vb_sqe *sqe, const struct 
 		iov[n++] = data->iov[i];
 	iov[n++] = (struct iovec){ (void *)zeros, pad };
 	uint64_t time_ns = vb_capture_is_on() ? vb_now_ns() : 0;
-	err = vb_ud_ring_send(to->qpn >> VB_SLOT_SHIFT, &addr, iov, (int)n);
+	err = vb_ud_ring_write(slot, &addr, iov, (int)n);
+	bool is_in_ring = !err;
 	if (err == -ENOTCONN)
-		err = vb_inbox_send_from(qp->qpn >> VB_SLOT_SHIFT, to->qpn >> VB_SLOT_SHIFT, &addr, iov,
-					 (int)n);
-	if (!err && vb_capture_is_on())
+		err = vb_inbox_send_from(qp->qpn >> VB_SLOT_SHIFT, slot, &addr, iov, (int)n);
+	if (err)
+		return err;
+	if (vb_capture_is_on())
 		vb_capture_packet(&(struct vb_capture_note){ .addr = &addr,
 							     .time_ns = time_ns,
 							     .flags = VB_CAPTURE_OUT | VB_CAPTURE_INBOX,
 							     .qpn = qp->qpn },
 				  iov, n);
-	return err;
+	count_shared(qp, sqe->length);
+	complete(qp);
+	if (is_in_ring)
+		vb_ud_ring_publish(slot);
+	return 0;
 }
 
 static bool goes_like_the_last(const struct vb_roce_route *last, const struct vb_inbox_addr *addr)
@@ -160,7 +181,7 @@ static void set_route(struct datagrams *d, const struct vb_datagram_to *to)
 }
 
 static int put_on_wire(struct vb_qp *qp, const struct vb_sqe *sqe, const struct vb_datagram_to *to,
-		       const struct vb_ranges *data)
+		       struct vb_ranges *data)
 {
 	struct datagrams *d = of(qp);
 	uint8_t header[VB_UD_HEADER_BYTES];
@@ -171,9 +192,11 @@ static int put_on_wire(struct vb_qp *qp, const struct vb_sqe *sqe, const struct 
 	vb_ranges_of_bytes(&flat, vb_burst_begin(d->burst, &d->route, header, header_bytes, data->bytes),
 			   data->bytes);
 	int err = vb_ranges_copy(&flat, data);
-	if (!err)
-		vb_burst_commit(d->burst);
-	return err;
+	if (err)
+		return err;
+	vb_burst_commit(d->burst);
+	complete(qp);
+	return 0;
 }
 
 static bool is_for_host(const struct vb_datagram_to *to)
@@ -181,27 +204,17 @@ static bool is_for_host(const struct vb_datagram_to *to)
 	return to->is_local && to->qpn != VB_MULTICAST_QPN && !vb_local_is_off();
 }
 
-static void count_shared(struct vb_qp *qp, uint32_t bytes)
-{
-	qp->counts.shared++;
-	qp->counts.shared_packets++;
-	qp->counts.shared_bytes += bytes;
-}
-
 static struct outcome put(struct vb_qp *qp, const struct vb_sqe *sqe, struct vb_ranges *data)
 {
 	const struct vb_datagram_to *to = vb_sqe_to(&qp->sq, sqe);
-	int err = 0;
-	if (is_for_host(to)) {
-		err = put_on_host(qp, sqe, to, data);
-		if (!err)
-			count_shared(qp, sqe->length);
-	} else {
-		err = put_on_wire(qp, sqe, to, data);
-	}
+	int err = (is_for_host(to) ? put_on_host : put_on_wire)(qp, sqe, to, data);
 	if (err == -EAGAIN)
 		return (struct outcome){ .full = true };
-	return err == -EFAULT ? failed(IBV_WC_LOC_PROT_ERR, vb_key_fault_text(VB_KEY_UNMAPPED)) : sent;
+	if (err == -EFAULT)
+		return failed(IBV_WC_LOC_PROT_ERR, vb_key_fault_text(VB_KEY_UNMAPPED));
+	if (err)
+		complete(qp); /* it is dropped, as on a wire */
+	return done;
 }
 
 static struct outcome gather_and_put(struct vb_qp *qp, struct vb_sqe *sqe)
@@ -258,15 +271,17 @@ static bool send_oldest(struct vb_qp *qp)
 	struct datagrams *d = of(qp);
 	struct vb_sqe *sqe = vb_sq_at(&qp->sq, qp->sq.sent);
 	struct outcome o = send_one(qp, sqe);
-	if (o.full && wait_for_room(d, vb_sqe_to(&qp->sq, sqe)->qpn >> VB_SLOT_SHIFT))
-		return false;
-	if (!o.full)
-		atomic_store_explicit(&d->stuck_since_ns, 0, memory_order_relaxed);
-	qp->sq.sent++;
-	if (o.status == IBV_WC_SUCCESS)
-		vb_sq_complete(qp);
-	else
+	if (o.full) {
+		if (wait_for_room(d, vb_sqe_to(&qp->sq, sqe)->qpn >> VB_SLOT_SHIFT))
+			return false;
+		complete(qp);
+		return true;
+	}
+	atomic_store_explicit(&d->stuck_since_ns, 0, memory_order_relaxed);
+	if (o.status != IBV_WC_SUCCESS) {
+		qp->sq.sent++;
 		vb_qp_fail_sends(qp, o.status, o.why);
+	}
 	return true;
 }
 

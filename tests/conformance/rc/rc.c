@@ -406,6 +406,15 @@ bool rc_readable(int fd, int timeout_ms)
 	return poll(&p, 1, timeout_ms) == 1 && (p.revents & POLLIN);
 }
 
+void rc_expect_cq_event(struct end *e, struct ibv_cq *cq)
+{
+	struct ibv_cq *got;
+	void *context;
+	CHECK_EQ(ibv_get_cq_event(e->channel, &got, &context), 0);
+	CHECK(got == cq);
+	ibv_ack_cq_events(cq, 1);
+}
+
 struct ibv_async_event rc_expect_event(struct end *e, enum ibv_event_type type)
 {
 	struct ibv_async_event event;

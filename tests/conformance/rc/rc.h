@@ -156,6 +156,8 @@ struct ibv_wc rc_wait(struct ibv_cq *cq);
 struct ibv_wc rc_expect(struct ibv_cq *cq, uint64_t id, enum ibv_wc_status status);
 /* There is none now. */
 void rc_expect_none(struct ibv_cq *cq);
+/* The next event at the end's channel, which must be this queue's; acknowledged. */
+void rc_expect_cq_event(struct end *e, struct ibv_cq *cq);
 /* The next asynchronous event, which must be this one (COMM_EST aside); acknowledged. */
 struct ibv_async_event rc_expect_event(struct end *e, enum ibv_event_type type);
 void rc_expect_no_event(struct end *e);

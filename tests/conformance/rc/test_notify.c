@@ -22,15 +22,6 @@ static struct params notify_params(void)
 	return p;
 }
 
-static void expect_cq_event(struct end *e, struct ibv_cq *cq)
-{
-	struct ibv_cq *got;
-	void *context;
-	CHECK_EQ(ibv_get_cq_event(e->channel, &got, &context), 0);
-	CHECK(got == cq);
-	ibv_ack_cq_events(cq, 1);
-}
-
 static void post_receives(struct end *e, int n)
 {
 	for (int i = 0; i < n; i++)
@@ -55,7 +46,7 @@ static void notify__next_completion_once(struct end *e)
 		meet(e);
 		CHECK(rc_readable(e->channel->fd, 10000));
 		meet(e); /* two more have */
-		expect_cq_event(e, e->rcq);
+		rc_expect_cq_event(e, e->rcq);
 		CHECK(!rc_readable(e->channel->fd, 20));
 		rc_expect(e->rcq, 2, IBV_WC_SUCCESS);
 		rc_expect(e->rcq, 3, IBV_WC_SUCCESS);
@@ -85,14 +76,14 @@ static void notify__solicited_only(struct end *e)
 			meet(e);
 			CHECK_EQ(rc_readable(e->channel->fd, i % 2 ? 10000 : 20), i % 2);
 			if (i % 2)
-				expect_cq_event(e, e->rcq);
+				rc_expect_cq_event(e, e->rcq);
 			rc_expect(e->rcq, i, IBV_WC_SUCCESS);
 			meet(e);
 		}
 		CHECK_EQ(ibv_req_notify_cq(e->rcq, 1), 0);
 		CHECK_EQ(rc_to(e->qp, IBV_QPS_ERR), 0);
 		CHECK(rc_readable(e->channel->fd, 10000));
-		expect_cq_event(e, e->rcq);
+		rc_expect_cq_event(e, e->rcq);
 	} else {
 		for (int i = 0; i < 4; i++) {
 			meet(e);
@@ -122,7 +113,7 @@ static void notify__of_sends(struct end *e)
 		CHECK_EQ(ibv_req_notify_cq(e->scq, 0), 0);
 		CHECK_EQ(ibv_req_notify_cq(e->scq, 1), 0); /* any stays any */
 		POST(e, .id = 1, .opcode = IBV_WR_SEND, .len = 8);
-		expect_cq_event(e, e->scq);
+		rc_expect_cq_event(e, e->scq);
 		rc_expect(e->scq, 1, IBV_WC_SUCCESS);
 	}
 	rc_finish(e);
@@ -165,7 +156,7 @@ static void send_one(struct end *e, int i, uint32_t length)
 /* False: the event was for a completion that was there when the queue was armed last, and polled since. */
 static bool take_event_and_one(struct end *e, struct ibv_wc *wc)
 {
-	expect_cq_event(e, e->rcq);
+	rc_expect_cq_event(e, e->rcq);
 	CHECK_EQ(ibv_req_notify_cq(e->rcq, 0), 0);
 	return ibv_poll_cq(e->rcq, 1, wc) == 1;
 }
@@ -237,7 +228,7 @@ static void take_one_by_one(struct end *e, void (*wait)(struct end *e))
 		CHECK_EQ(ibv_req_notify_cq(e->rcq, 0), 0);
 		wait(e);
 		if (wait != wait_by_trying)
-			expect_cq_event(e, e->rcq);
+			rc_expect_cq_event(e, e->rcq);
 		rc_expect(e->rcq, i, IBV_WC_SUCCESS);
 	}
 	if (e->passive) {
@@ -249,7 +240,7 @@ static void take_one_by_one(struct end *e, void (*wait)(struct end *e))
 
 static void take_event(struct end *e, struct ibv_cq *cq, uint64_t id)
 {
-	expect_cq_event(e, cq);
+	rc_expect_cq_event(e, cq);
 	CHECK_EQ(ibv_req_notify_cq(cq, 0), 0);
 	rc_expect(cq, id, IBV_WC_SUCCESS);
 }
@@ -317,7 +308,7 @@ static void notify__of_one_there__has_an_end(struct end *e)
 		}
 		CHECK(events > 0 && events < MANY);
 		wait_by_poll(e);
-		expect_cq_event(e, e->rcq);
+		rc_expect_cq_event(e, e->rcq);
 		rc_expect(e->rcq, 0, IBV_WC_SUCCESS);
 	}
 	rc_finish(e);
@@ -423,7 +414,7 @@ static void notify__of_solicited_ones_there(struct end *e)
 			CHECK_EQ(rc_readable(e->channel->fd, i ? 10000 : 50), i != 0);
 		}
 		if (e->passive && i)
-			expect_cq_event(e, e->rcq);
+			rc_expect_cq_event(e, e->rcq);
 		if (e->passive && i == 1) {
 			rc_expect(e->rcq, 0, IBV_WC_SUCCESS);
 			rc_expect(e->rcq, 1, IBV_WC_SUCCESS);
@@ -434,7 +425,7 @@ static void notify__of_solicited_ones_there(struct end *e)
 		rc_expect(e->rcq, 2, IBV_WC_SUCCESS);
 		CHECK_EQ(rc_to(e->qp, IBV_QPS_ERR), 0);
 		CHECK_EQ(ibv_req_notify_cq(e->rcq, 1), 0);
-		expect_cq_event(e, e->rcq);
+		rc_expect_cq_event(e, e->rcq);
 		rc_expect(e->rcq, 3, IBV_WC_WR_FLUSH_ERR);
 	}
 	rc_finish(e);
@@ -482,7 +473,7 @@ static void wait__for_long_transfers(struct end *e)
 	}
 	meet(e);
 	if (e->passive) {
-		expect_cq_event(e, e->rcq);
+		rc_expect_cq_event(e, e->rcq);
 		rc_expect(e->rcq, 0, IBV_WC_SUCCESS);
 		VERIFY(e->buf + 2 * LONG, LONG, e->seed);
 	} else {
@@ -490,7 +481,7 @@ static void wait__for_long_transfers(struct end *e)
 		for (int i = 0; i < 3; i++) {
 			CHECK_EQ(ibv_req_notify_cq(e->scq, 0), 0);
 			POST(e, .id = i, .opcode = opcodes[i], .at = i == 1 ? LONG : 0, .len = LONG);
-			expect_cq_event(e, e->scq);
+			rc_expect_cq_event(e, e->scq);
 			rc_expect(e->scq, i, IBV_WC_SUCCESS);
 		}
 		VERIFY(e->buf + LONG, LONG, e->seed);
@@ -514,7 +505,7 @@ static void wait__non_blocking_finds_nothing(struct end *e)
 	meet(e);
 	if (e->passive) {
 		CHECK(rc_readable(e->channel->fd, 10000));
-		expect_cq_event(e, e->rcq);
+		rc_expect_cq_event(e, e->rcq);
 		CHECK_EQ(ibv_get_cq_event(e->channel, &cq, &context), -1);
 		rc_expect(e->rcq, 0, IBV_WC_SUCCESS);
 	} else {
@@ -563,7 +554,7 @@ static void expect_idleness_since(struct activity before)
 static void *block_in_get(void *arg)
 {
 	struct end *e = arg;
-	expect_cq_event(e, e->rcq);
+	rc_expect_cq_event(e, e->rcq);
 	return NULL;
 }
 
@@ -659,7 +650,7 @@ static void sleep_until_received(struct end *e, uint64_t id)
 		CHECK_EQ(ibv_req_notify_cq(e->rcq, 0), 0);
 		if (ibv_poll_cq(e->rcq, 1, &wc) == 1)
 			break;
-		expect_cq_event(e, e->rcq);
+		rc_expect_cq_event(e, e->rcq);
 	}
 	CHECK_EQ(wc.status, IBV_WC_SUCCESS);
 	CHECK_EQ(wc.wr_id, id);
