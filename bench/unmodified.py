@@ -210,7 +210,7 @@ def libfabric_run(bench, ends, provider, size, iterations):
         f"fi_pingpong {provider} {size}",
         server=f"{command} -B {{port}}",
         client=f"{command} -P {{port}} {{addr}}",
-        server_may_wait=True,
+        one_may_wait=True,
         not_here="" if shutil.which("fi_pingpong") else "fi_pingpong is not installed",
         limit_s=tools.LIMIT_S,
     )

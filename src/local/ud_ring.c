@@ -141,15 +141,15 @@ static void write_record(struct vb_shm_datagram *d, const struct vb_inbox_addr *
 	}
 }
 
-/* Where the next record goes, of so many lines; what is left before the ring's end may be too short for it. */
+/* Where the next record goes, of so many lines: at the ring's beginning, if its end is too near. */
 static uint32_t start_of(const struct vb_ud_ring *m, uint32_t lines)
 {
 	uint32_t at = m->put % VB_UD_RING_LINES;
 	return at + lines > VB_UD_RING_LINES ? m->put + VB_UD_RING_LINES - at : m->put;
 }
 
-static int write_next(struct vb_peer *p, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt,
-		      uint32_t bytes)
+static int write_next(struct vb_peer *p, const struct vb_inbox_addr *addr, const struct iovec *iov,
+		      int iovcnt, uint32_t bytes)
 {
 	struct vb_ud_ring *m = &p->ud_ring;
 	int err = m->ring ? 0 : make_ring(p);

@@ -79,6 +79,7 @@ class Case:
     client: str = ""
     client_shows: tuple = ()  # regular expressions (multi-line), each must be found
     server_shows: tuple = ()
+    one_shows: tuple = ()  # one of the two sides must
     never_shows: tuple = ()  # neither side may
     mistakes: str = (
         ""  # what VERBATIM_CHECK rightly finds in it: a regular expression behind "verbatim: check "
@@ -88,7 +89,7 @@ class Case:
     server_exit: int = 0
     clients: int = 1  # run one after the other
     server_stays: bool = False  # the server must still run after the last client; it is ended then
-    server_may_wait: bool = False  # it may end, or wait without an end; it is ended then
+    one_may_wait: bool = False  # a side may never end by itself: it is ended when the other is over
     only: str = ""  # label of the one endpoint to run on
     not_here: str = ""  # why this machine's packages cannot run it
     limit_s: float = 120.0  # against hanging: two programs that poll get slow on a busy machine
@@ -296,6 +297,10 @@ def _fill(template, values):
 
 def _judge_output(case, sides, outcome):
     """What is wrong with the two outputs, or ""."""
+    both = outcome.client_output + outcome.server_output
+    for pattern in case.one_shows:
+        if not re.search(pattern, both, re.MULTILINE):
+            return f"neither shows /{pattern}/"
     for who, values, output, wanted in (
         ("client", sides[1][1], outcome.client_output, case.client_shows),
         ("server", sides[0][1], outcome.server_output, case.server_shows),
@@ -414,7 +419,9 @@ def _run_programs(build, case, sides, stem, programs):
     for turn in range(case.clients):
         client = client_side.start(build, _fill(case.client, client_values), f"{stem}.client{turn or ''}.log")
         programs.append(client)
-        status = client.wait(limit)
+        status = client.wait(limit) if not case.one_may_wait else _wait_for_one(programs, limit)
+        if status is None and case.one_may_wait and server.ended() is not None:
+            continue
         if not _ended_as_wanted(client, status, case.client_exit):
             return f"client {describe_exit(status)}{last_words(client.output())}"
     return _judge_server(case, server, limit) if case.server else ""
@@ -435,12 +442,21 @@ def _ended_as_wanted(program, status, wanted):
     )
 
 
+def _wait_for_one(programs, limit):
+    """Until one of a server and its client has ended, and the other has had STAY_S; the client's status."""
+    server, client = programs
+    while server.ended() is None and client.ended() is None and limit.left():
+        time.sleep(READY_SAMPLE_S)
+    server.wait(Limit(STAY_S, grows=False))
+    return client.wait(Limit(STAY_S, grows=False))
+
+
 def _judge_server(case, server, limit):
     if case.server_stays:
         status = server.wait(Limit(STAY_S, grows=False))
         return "" if status is None else f"server {describe_exit(status)} though it should stay"
-    status = server.wait(Limit(STAY_S, grows=False) if case.server_may_wait else limit)
-    if status is None and case.server_may_wait:
+    status = server.wait(Limit(STAY_S, grows=False) if case.one_may_wait else limit)
+    if status is None and case.one_may_wait:
         return ""
     if not _ended_as_wanted(server, status, case.server_exit):
         return f"server {describe_exit(status)}{last_words(server.output())}"
