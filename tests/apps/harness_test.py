@@ -28,6 +28,20 @@ with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as s:
     s.sendall(sys.argv[2].encode())
     print("answer", s.recv(100).decode())
 """,
+    # Serves one TCP connection and says so; then it ends, or does not.
+    "half-server": """#!/usr/bin/python3
+import socket, sys, time
+with socket.create_server(("127.0.0.1", int(sys.argv[1]))) as s:
+    s.accept()[0].recv(100)
+    print("served", flush=True)
+    time.sleep(int(sys.argv[2]))
+""",
+    "half-client": """#!/usr/bin/python3
+import socket, sys, time
+socket.create_connection(("127.0.0.1", int(sys.argv[1]))).sendall(b"x")
+print("over", flush=True)
+time.sleep(int(sys.argv[2]))
+""",
     "end-with": "#!/bin/sh\necho before the end\nexit $1\n",
     # Listens, and starts a child whose process number goes into a file.
     "hang": """#!/usr/bin/python3
@@ -43,6 +57,20 @@ with socket.create_server(("127.0.0.1", 0)):
     "crash": "#!/bin/sh\nkill -SEGV $$\n",
     "rping": '#!/bin/sh\necho "$1 EVENT..."\necho rdma_get_cm_event: Bad file descriptor\nexit 255\n',
 }
+
+
+
+def one_may_wait(name, server_s, client_s, shows, limit_s=120.0):
+    """A server and a client that sleep so long behind what they say."""
+    return Case(
+        name,
+        server=f"half-server {{port}} {server_s}",
+        client=f"half-client {{port}} {client_s}",
+        one_shows=(shows,),
+        one_may_wait=True,
+        limit_s=limit_s,
+    )
+
 
 EXPECTED = [
     (
@@ -103,6 +131,10 @@ EXPECTED = [
         "server does not show",
     ),
     (Case("never_shows", client="end-with 0", never_shows=("bef[a-z]*",)), "FAIL", 'client shows "before"'),
+    (one_may_wait("client_may_wait", 0, 1000, "^served$"), "ok", ""),
+    (one_may_wait("server_may_wait", 1000, 0, "^over$"), "ok", ""),
+    (one_may_wait("both_wait", 1000, 1000, "^over$", limit_s=1), "FAIL", "client did not end in time"),
+    (one_may_wait("one_shows", 0, 0, "absent"), "FAIL", "neither shows"),
     (Case("mistake_without_checks", client="mistaken"), "ok", ""),
 ]
 EXPECTED_OF_CHECKS = [
