@@ -3,13 +3,18 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
+
+#include "base/numbers.h"
 
 /* Signals of a thread's own faults do not interrupt sleeps; their handlers report crashes. */
+static const int crashes[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT };
+
 static bool is_crash(int number)
 {
-	return number == SIGSEGV || number == SIGBUS || number == SIGFPE || number == SIGILL ||
-	       number == SIGTRAP || number == SIGSYS || number == SIGABRT;
+	for (unsigned i = 0; i < VB_ARRAY_LEN(crashes); i++)
+		if (crashes[i] == number)
+			return true;
+	return false;
 }
 
 enum effect { NONE, RESTARTS, ENDS };
@@ -25,19 +30,48 @@ static enum effect effect_of(int number)
 	return action.sa_flags & SA_RESTART ? RESTARTS : ENDS;
 }
 
-bool vb_goes_on_after_signal(void)
+/* Of the signals in one set and not in the other. */
+static enum effect strongest_effect(const sigset_t *in, const sigset_t *not_in)
 {
 	enum effect strongest = NONE;
 	int before = errno;
-	sigset_t blocked;
 
-	pthread_sigmask(SIG_SETMASK, NULL, &blocked);
 	for (int number = 1; number <= SIGRTMAX && strongest != ENDS; number++) {
-		enum effect effect = sigismember(&blocked, number) ? NONE : effect_of(number);
+		bool counts = sigismember(in, number) && !sigismember(not_in, number);
+		enum effect effect = counts ? effect_of(number) : NONE;
 
 		if (effect > strongest)
 			strongest = effect;
 	}
 	errno = before;
-	return strongest == RESTARTS;
+	return strongest;
+}
+
+bool vb_goes_on_after_signal(void)
+{
+	sigset_t all, blocked;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, NULL, &blocked);
+	return strongest_effect(&all, &blocked) == RESTARTS;
+}
+
+void vb_signals_hold(struct vb_signals *s)
+{
+	sigset_t held;
+
+	sigfillset(&held);
+	for (unsigned i = 0; i < VB_ARRAY_LEN(crashes); i++)
+		sigdelset(&held, crashes[i]);
+	pthread_sigmask(SIG_BLOCK, &held, &s->blocked);
+}
+
+bool vb_signals_release(const struct vb_signals *s)
+{
+	sigset_t pending;
+
+	sigpending(&pending);
+	bool ends = !sigisemptyset(&pending) && strongest_effect(&pending, &s->blocked) == ENDS;
+	pthread_sigmask(SIG_SETMASK, &s->blocked, NULL);
+	return ends;
 }

@@ -152,7 +152,7 @@ void vb_loop_wake(void) { woken = true; }
 int vb_loop_eventfd(void) { return EVENT_FD; }
 int vb_loop_waiter_eventfd(void) { return WAITER_FD; }
 void vb_loop_wake_waiter(void) {}
-int vb_loop_wait(void) { return -EINTR; }
+int vb_loop_wait(void) { return fake.sleep ? fake.sleep() : -EINTR; }
 void vb_eventfd_ring(int fd) { must(fd == EVENT_FD || fd == WAITER_FD); }
 bool fake_is_program;
 bool vb_loop_is_current(void) { return !fake_is_program; }

@@ -4,7 +4,9 @@
  * whole, the host below it a fake (tests/fuzz): its clock stands still unless the test moves it, and its
  * progress thread runs when the test says so.
  */
+#include <errno.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -98,6 +100,130 @@ static void poller__is_not_looked_at_too_soon(void **state)
 	assert_true(vb_progress_is_polled());
 }
 
+/* ---- a leader ---- */
+
+enum { SHORT_WAIT_NS = 15000, LONG_WAIT_NS = 1000000, LOOK_NS = 1000 };
+
+static uint64_t over_at_ns, slept_ns;
+static unsigned looks_to_signal; /* from now on; 0: none comes */
+static volatile sig_atomic_t caught;
+
+static void catch(int number) { caught++; }
+
+static int sleep_until_it_is_over(void)
+{
+	slept_ns = over_at_ns > fake.now_ns ? over_at_ns - fake.now_ns : 0;
+	fake.now_ns += slept_ns;
+	return 0;
+}
+
+/* Each look takes its time. */
+static bool is_over(void *arg)
+{
+	if (looks_to_signal && !--looks_to_signal)
+		raise(SIGUSR1);
+	fake.now_ns += LOOK_NS;
+	return fake.now_ns >= over_at_ns;
+}
+
+static int wait_as_leader(uint64_t ns)
+{
+	over_at_ns = fake.now_ns + ns;
+	slept_ns = 0;
+	assert_true(vb_progress_lead());
+	int err = vb_progress_lead_until(is_over, NULL);
+	vb_progress_lead_end();
+	return err;
+}
+
+/* Until the progress thread ticks, and this one polls. */
+static void become_polling_leader(void)
+{
+	fake.sleep = sleep_until_it_is_over;
+	for (unsigned i = 0; i < MANY_POLLS; i++) {
+		assert_int_equal(wait_as_leader(SHORT_WAIT_NS), 0);
+		if (i % 10 == 0)
+			fake_run();
+	}
+	assert_true(vb_progress_is_ticking());
+}
+
+static void leader__polls_through_short_waits(void **state)
+{
+	fake.sleep = sleep_until_it_is_over;
+	assert_int_equal(wait_as_leader(LONG_WAIT_NS), 0);
+	assert_int_equal(wait_as_leader(SHORT_WAIT_NS), 0);
+	assert_int_not_equal(slept_ns, 0); /* the last wait was long */
+	become_polling_leader();
+	assert_int_equal(wait_as_leader(SHORT_WAIT_NS), 0);
+	assert_int_equal(slept_ns, 0);
+}
+
+static void leader__sleeps_in_long_waits(void **state)
+{
+	become_polling_leader();
+	assert_int_equal(wait_as_leader(LONG_WAIT_NS), 0);
+	assert_in_range(slept_ns, LONG_WAIT_NS / 2, LONG_WAIT_NS);
+	assert_int_equal(wait_as_leader(SHORT_WAIT_NS), 0);
+	assert_in_range(slept_ns, SHORT_WAIT_NS / 2, SHORT_WAIT_NS);
+}
+
+/* Nobody would take over if it lost its processor. */
+static void leader__does_not_poll_without_ticks(void **state)
+{
+	become_polling_leader();
+	look();
+	look();
+	assert_false(vb_progress_is_ticking());
+	assert_int_equal(wait_as_leader(SHORT_WAIT_NS), 0);
+	assert_int_not_equal(slept_ns, 0);
+}
+
+static void let_signal_in(int flags, void (*handler)(int))
+{
+	struct sigaction action = { .sa_handler = handler, .sa_flags = flags };
+	assert_int_equal(sigaction(SIGUSR1, &action, NULL), 0);
+	become_polling_leader();
+	caught = 0;
+	looks_to_signal = 3;
+}
+
+static void leader__that_polls_is_interrupted(void **state)
+{
+	let_signal_in(0, catch);
+	assert_int_equal(wait_as_leader(LONG_WAIT_NS), -EINTR);
+	assert_int_equal(caught, 1);
+	assert_int_equal(slept_ns, 0);
+}
+
+static void leader__goes_on_after_a_signal_that_restarts(void **state)
+{
+	let_signal_in(SA_RESTART, catch);
+	assert_int_equal(wait_as_leader(LONG_WAIT_NS), 0);
+	assert_int_equal(caught, 1);
+}
+
+static void leader__has_its_event_though_a_signal_came(void **state)
+{
+	let_signal_in(0, catch);
+	assert_int_equal(wait_as_leader(SHORT_WAIT_NS), 0);
+	assert_int_equal(caught, 1);
+}
+
+static sigjmp_buf way_out;
+
+static void jump_out(int number) { siglongjmp(way_out, 1); }
+
+static void leader__may_be_jumped_out_of(void **state)
+{
+	let_signal_in(0, jump_out);
+	if (!sigsetjmp(way_out, 1)) {
+		wait_as_leader(LONG_WAIT_NS);
+		fail();
+	}
+	become_polling_leader();
+}
+
 /* ---- the network ---- */
 
 static unsigned looks;
@@ -147,6 +273,13 @@ int main(void)
 		TEST(poller__has_a_second_chance),
 		TEST(poller__that_is_gone_is_replaced),
 		TEST(poller__is_not_looked_at_too_soon),
+		TEST(leader__polls_through_short_waits),
+		TEST(leader__sleeps_in_long_waits),
+		TEST(leader__does_not_poll_without_ticks),
+		TEST(leader__that_polls_is_interrupted),
+		TEST(leader__goes_on_after_a_signal_that_restarts),
+		TEST(leader__has_its_event_though_a_signal_came),
+		TEST(leader__may_be_jumped_out_of),
 		TEST(network__is_looked_at_rarely_while_shared_memory_brings_news),
 	};
 #undef TEST

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "adapter/progress/progress.h"
 
+#include <errno.h>
 #include <sched.h>
 
 #include "adapter/memory/arena.h"
 #include "adapter/progress/path.h"
 #include "adapter/memory/segment.h"
 #include "adapter/progress/prefetch.h"
+#include "base/poll_time.h"
+#include "base/restart.h"
 #include "base/ticks.h"
 #include "base/tuned.h"
 
@@ -284,11 +287,59 @@ static bool make_rounds(void)
 
 static bool is_work_waiting(void) { return vb_path_is_pending() || !run_queue_is_empty(); }
 
-static void sleep_as_leader(void)
+static int sleep_as_leader(bool (*is_over)(void *arg), void *arg)
 {
+	vb_path_set_wakeup(true);
 	atomic_store(&vb_arena->asleep, next_sleep() | VB_ASLEEP_LEADER);
 	vb_path_sleep();
 	vb_path_ring_delayed();
+	return is_work_waiting() || is_over(arg) ? 0 : vb_loop_wait();
+}
+
+/*
+ * Nobody need ring a leader that polls. If it loses its processor, the progress thread's next tick takes
+ * over; without ticks it does not poll.
+ */
+static bool is_covered_by_tick(void)
+{
+	vb_path_set_wakeup(false);
+	/* pairs with pass(), which stops to tick, and then asks for wake-ups */
+	if (atomic_load(&vb_progress_ticks))
+		return true;
+	vb_path_set_wakeup(true);
+	return false;
+}
+
+static void poll_as_leader(bool (*is_over)(void *arg), void *arg, uint64_t until_ns)
+{
+	for (unsigned empty = 0; !is_over(arg) && vb_now_ns() < until_ns;) {
+		if (make_rounds()) {
+			empty = 0;
+			continue;
+		}
+		vb_pause();
+		if (++empty == VB_RING_AFTER_POLLS)
+			vb_path_ring_delayed();
+		if (empty % VB_YIELD_EVERY_POLLS == 0)
+			sched_yield();
+	}
+}
+
+/*
+ * Signals wait meanwhile: a handler may jump out, and here the thread may hold locks. -EINTR: one came that
+ * ends a read(2).
+ */
+static int work_as_leader(bool (*is_over)(void *arg), void *arg, uint64_t until_ns)
+{
+	struct vb_signals held;
+	vb_signals_hold(&held);
+	atomic_store(&vb_arena->asleep, 0);
+	rounds_for = arg;
+	make_rounds();
+	if (until_ns && is_covered_by_tick())
+		poll_as_leader(is_over, arg, until_ns);
+	rounds_for = NULL;
+	return vb_signals_release(&held) ? -EINTR : 0;
 }
 
 /* A leading thread may be here again: its signal handler has jumped out of the wait. */
@@ -309,17 +360,15 @@ bool vb_progress_leads_for(const void *arg) { return rounds_for == arg; }
 
 int vb_progress_lead_until(bool (*is_over)(void *arg), void *arg)
 {
-	int err = 0;
-	vb_path_set_wakeup(true);
+	static _Thread_local struct vb_poll_time poll_time;
+	uint64_t start = vb_now_ns();
+	int err = poll_time.ns ? work_as_leader(is_over, arg, start + poll_time.ns) : 0;
 	while (!err && !is_over(arg)) {
-		sleep_as_leader();
-		if (!is_work_waiting() && !is_over(arg))
-			err = vb_loop_wait();
-		atomic_store(&vb_arena->asleep, 0);
-		rounds_for = arg;
-		make_rounds();
-		rounds_for = NULL;
+		err = sleep_as_leader(is_over, arg);
+		int late = work_as_leader(is_over, arg, 0);
+		err = err ? err : late;
 	}
+	vb_poll_time_learn(&poll_time, err ? UINT64_MAX : vb_now_ns() - start);
 	return is_over(arg) ? 0 : err;
 }
 
@@ -435,9 +484,9 @@ static uint64_t pass(uint64_t now_ns)
 	next_look_ns = 0;
 	was_missed = false;
 	unwoken_ns = 0;
-	vb_path_set_wakeup(true);
 	seen_polls = n;
 	bool was_polled = atomic_exchange(&spinning, false), ticks = keep_ticking();
+	vb_path_set_wakeup(true);
 	if (!(atomic_load(&vb_arena->asleep) & VB_ASLEEP_LEADER))
 		atomic_store(&vb_arena->asleep, 0);
 	bool found = make_rounds();
