@@ -9,18 +9,25 @@
 #define VB_BASE_WAITS_H
 
 #include <poll.h>
+#include <signal.h>
 #include <stddef.h>
 #include <sys/epoll.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-/* As poll(2). */
-static inline int vb_poll(struct pollfd *fds, nfds_t n, int time_ms)
+/* As poll(2), with a signal mask while it sleeps. */
+static inline int vb_poll_masked(struct pollfd *fds, nfds_t n, int time_ms, const sigset_t *mask)
 {
 	struct timespec time = { time_ms / 1000, time_ms % 1000 * 1000000L };
 
-	return ppoll(fds, n, time_ms < 0 ? NULL : &time, NULL);
+	return ppoll(fds, n, time_ms < 0 ? NULL : &time, mask);
+}
+
+/* As poll(2). */
+static inline int vb_poll(struct pollfd *fds, nfds_t n, int time_ms)
+{
+	return vb_poll_masked(fds, n, time_ms, NULL);
 }
 
 /* As epoll_create1(2). The libraries' own are made by vb_epoll_open. */

@@ -5,7 +5,7 @@
 #include <netinet/tcp.h>
 
 #include "base/cancel.h"
-#include "base/restart.h"
+#include "base/signals.h"
 #include "preload/preload.h"
 
 #define NS_PER_S  UINT64_C(1000000000)
@@ -238,7 +238,7 @@ static int wait_for(struct pollfd *fds, nfds_t n, uint64_t time_ns, bool has_tim
 
 	for (;;) {
 		int ready = vb_rpoll(fds, n, time_ns, NULL);
-		if (ready >= 0 || errno != EINTR || has_timeout || !vb_goes_on_after_signal())
+		if (ready >= 0 || errno != EINTR || has_timeout || !vb_goes_on_after_signal(NULL))
 			return ready;
 		uint64_t now = vb_now();
 		if (end != VB_RS_NEVER)

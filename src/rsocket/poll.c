@@ -10,6 +10,7 @@
 
 #include "base/fdsets.h"
 #include "base/lock.h"
+#include "base/signals.h"
 #include "base/waits.h"
 #include "rsocket/calls.h"
 
@@ -26,6 +27,7 @@ struct workspace {
 	struct entry *entries;
 	struct pollfd *polled;        /* for a poll(2) of the kernel */
 	nfds_t size;
+	sigset_t mask;                /* the thread's, while a wait holds signals back */
 };
 
 static pthread_key_t key;
@@ -185,6 +187,7 @@ static void cancelled(void *arg)
 	for (nfds_t i = 0; i < sleep->nfds; i++)
 		end_sleep(w, &w->entries[i]);
 	put_sockets(w, sleep->nfds);
+	vb_signals_release(&w->mask);
 }
 
 /* n descriptors of the workspace, for nfds of the program's. */
@@ -262,7 +265,9 @@ static int wait_for_any(struct workspace *w, struct pollfd *fds, nfds_t nfds, ui
 			const sigset_t *mask)
 {
 	uint64_t start = vb_now_ns();
-	int ready = wait_until(w, fds, nfds, start, deadline, mask);
+	vb_signals_hold(&w->mask);
+	int ready = wait_until(w, fds, nfds, start, deadline, mask ? mask : &w->mask);
+	vb_signals_release(&w->mask);
 	vb_rs_note_wait(start, ready > 0);
 	return ready;
 }

@@ -9,7 +9,7 @@
 #include "adapter/memory/segment.h"
 #include "adapter/progress/prefetch.h"
 #include "base/poll_time.h"
-#include "base/restart.h"
+#include "base/signals.h"
 #include "base/ticks.h"
 #include "base/tuned.h"
 
@@ -331,15 +331,17 @@ static void poll_as_leader(bool (*is_over)(void *arg), void *arg, uint64_t until
  */
 static int work_as_leader(bool (*is_over)(void *arg), void *arg, uint64_t until_ns)
 {
-	struct vb_signals held;
-	vb_signals_hold(&held);
+	sigset_t mask;
+	vb_signals_hold(&mask);
 	atomic_store(&vb_arena->asleep, 0);
 	rounds_for = arg;
 	make_rounds();
 	if (until_ns && is_covered_by_tick())
 		poll_as_leader(is_over, arg, until_ns);
 	rounds_for = NULL;
-	return vb_signals_release(&held) ? -EINTR : 0;
+	bool ends = vb_signals_interrupt(&mask);
+	vb_signals_release(&mask);
+	return ends ? -EINTR : 0;
 }
 
 /* A leading thread may be here again: its signal handler has jumped out of the wait. */

@@ -67,7 +67,7 @@ unsigned vb_rs_sleep_begin_locked(struct vb_rs *s, struct vb_rs_sleeper *sleeper
 void vb_rs_sleep_end_locked(struct vb_rs *s, struct vb_rs_sleeper *sleeper, unsigned readable);
 /*
  * Under the lock, which it releases while it polls and sleeps: until is_ready(s). 0, -EAGAIN at once if
- * !may_block, -EAGAIN after timeout_ns (0: never), -EINTR where a signal ends calls (base/restart.h), and
+ * !may_block, -EAGAIN after timeout_ns (0: never), -EINTR where a signal ends calls (base/signals.h), and
  * always with a timeout. A thread can be cancelled only while it sleeps; then it gives up its reference to s
  * and `held`, the reader's or writer's lock (NULL: neither).
  */

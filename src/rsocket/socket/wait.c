@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Waiting on a socket: polling for a while, then sleeping in poll(2). */
 #include "base/lock.h"
-#include "base/restart.h"
+#include "base/signals.h"
 #include "base/waits.h"
 #include "rsocket/socket/socket.h"
 
@@ -33,94 +33,102 @@ static int time_left_ms(uint64_t deadline)
 	return (int)vb_min_u64((deadline - now + NS_PER_MS - 1) / NS_PER_MS, (uint64_t)most);
 }
 
-struct sleep {
+/* Signals are held back but for its sleeps. */
+struct wait {
 	struct vb_rs *socket;
-	struct vb_rs_sleeper sleeper;
+	bool (*is_ready)(struct vb_rs *s);
+	uint64_t start, deadline;
 	pthread_mutex_t *held;
+	sigset_t mask;
+	struct vb_rs_sleeper sleeper;
 };
 
 static void cancelled(void *arg)
 {
-	struct sleep *sleep = arg;
-	struct vb_rs *s = sleep->socket;
+	struct wait *w = arg;
+	struct vb_rs *s = w->socket;
 
 	pthread_mutex_lock(&s->lock);
-	vb_rs_sleep_end_locked(s, &sleep->sleeper, 0);
+	vb_rs_sleep_end_locked(s, &w->sleeper, 0);
 	pthread_mutex_unlock(&s->lock);
-	if (sleep->held)
-		pthread_mutex_unlock(sleep->held);
+	if (w->held)
+		pthread_mutex_unlock(w->held);
 	vb_rs_put(s);
+	vb_signals_release(&w->mask);
 }
 
 /* Without the lock. As poll(2), with a negative errno. */
-static int poll_cancelled(struct sleep *sleep, struct pollfd *fds, nfds_t n, int time_ms)
+static int poll_cancelled(struct wait *w, struct pollfd *fds, nfds_t n)
 {
 	int ready;
 
-	pthread_cleanup_push(cancelled, sleep);
-	ready = vb_poll(fds, n, time_ms);
+	pthread_cleanup_push(cancelled, w);
+	ready = vb_poll_masked(fds, n, time_left_ms(w->deadline), &w->mask);
 	pthread_cleanup_pop(0);
 	return ready < 0 ? -errno : ready;
 }
 
 /* Sleeps once; nothing need have happened then. 0, -EINTR, or why it cannot sleep. */
-static int sleep_locked(struct vb_rs *s, uint64_t deadline, pthread_mutex_t *held)
+static int sleep_locked(struct wait *w)
 {
+	struct vb_rs *s = w->socket;
 	struct pollfd fds[VB_RS_SLEEP_FDS + 1];
-	struct sleep sleep = { .socket = s, .sleeper.fd = vb_rs_thread_fd(), .held = held };
 	unsigned readable = 0;
 
-	if (sleep.sleeper.fd < 0)
-		return sleep.sleeper.fd;
-	unsigned n = vb_rs_sleep_begin_locked(s, &sleep.sleeper, fds);
+	w->sleeper.fd = vb_rs_thread_fd();
+	if (w->sleeper.fd < 0)
+		return w->sleeper.fd;
+	unsigned n = vb_rs_sleep_begin_locked(s, &w->sleeper, fds);
 	if (!n)
 		return 0;
-	fds[n] = (struct pollfd){ .fd = sleep.sleeper.fd, .events = POLLIN };
+	fds[n] = (struct pollfd){ .fd = w->sleeper.fd, .events = POLLIN };
 	pthread_mutex_unlock(&s->lock);
-	int ready = poll_cancelled(&sleep, fds, n + 1, time_left_ms(deadline));
+	int ready = poll_cancelled(w, fds, n + 1);
 	if (ready > 0 && fds[n].revents)
-		vb_rs_thread_fd_clear(sleep.sleeper.fd);
+		vb_rs_thread_fd_clear(w->sleeper.fd);
 	for (unsigned i = 0; i < n && ready > 0; i++)
 		readable |= (fds[i].revents != 0) << i;
 	pthread_mutex_lock(&s->lock);
-	vb_rs_sleep_end_locked(s, &sleep.sleeper, readable);
+	vb_rs_sleep_end_locked(s, &w->sleeper, readable);
 	return ready < 0 ? ready : 0;
 }
 
 /* True: it became ready. */
-static bool spin_locked(struct vb_rs *s, bool (*is_ready)(struct vb_rs *s), uint64_t until)
+static bool spin_locked(const struct wait *w)
 {
+	struct vb_rs *s = w->socket;
+	uint64_t until = vb_min_u64(w->deadline, w->start + vb_rs_poll_ns());
+
 	while (vb_now_ns() < until) {
 		pthread_mutex_unlock(&s->lock);
 		vb_pause();
 		pthread_mutex_lock(&s->lock);
 		vb_rs_progress_locked(s);
-		if (is_ready(s))
+		if (w->is_ready(s))
 			return true;
 	}
 	return false;
 }
 
 /* See signal(7): a signal always ends a call with a timeout. */
-static bool goes_on(int err, uint64_t deadline)
+static bool goes_on(const struct wait *w, int err)
 {
-	return err == -EINTR && deadline == VB_RS_NEVER && vb_goes_on_after_signal();
+	return err == -EINTR && w->deadline == VB_RS_NEVER && vb_goes_on_after_signal(&w->mask);
 }
 
-static int wait_until_locked(struct vb_rs *s, bool (*is_ready)(struct vb_rs *s), uint64_t start,
-			     uint64_t deadline, pthread_mutex_t *held)
+static int wait_until_locked(struct wait *w)
 {
-	if (spin_locked(s, is_ready, vb_min_u64(deadline, start + vb_rs_poll_ns())))
+	if (spin_locked(w))
 		return 0;
 	for (;;) {
-		int err = sleep_locked(s, deadline, held);
+		int err = sleep_locked(w);
 
-		vb_rs_progress_locked(s);
-		if (is_ready(s))
+		vb_rs_progress_locked(w->socket);
+		if (w->is_ready(w->socket))
 			return 0;
-		if (err && !goes_on(err, deadline))
+		if (err && !goes_on(w, err))
 			return err;
-		if (deadline != VB_RS_NEVER && vb_now_ns() >= deadline)
+		if (w->deadline != VB_RS_NEVER && vb_now_ns() >= w->deadline)
 			return -EAGAIN;
 	}
 }
@@ -133,8 +141,11 @@ int vb_rs_wait_locked(struct vb_rs *s, bool (*is_ready)(struct vb_rs *s), bool m
 		return 0;
 	if (!may_block)
 		return -EAGAIN;
-	uint64_t start = vb_now_ns(), deadline = timeout_ns ? start + timeout_ns : VB_RS_NEVER;
-	int err = wait_until_locked(s, is_ready, start, deadline, held);
-	vb_rs_note_wait(start, !err);
+	struct wait w = { .socket = s, .is_ready = is_ready, .start = vb_now_ns(), .held = held };
+	w.deadline = timeout_ns ? w.start + timeout_ns : VB_RS_NEVER;
+	vb_signals_hold(&w.mask);
+	int err = wait_until_locked(&w);
+	vb_signals_release(&w.mask);
+	vb_rs_note_wait(w.start, !err);
 	return err;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "base/restart.h"
+#include "base/signals.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -47,31 +47,31 @@ static enum effect strongest_effect(const sigset_t *in, const sigset_t *not_in)
 	return strongest;
 }
 
-bool vb_goes_on_after_signal(void)
+bool vb_goes_on_after_signal(const sigset_t *mask)
 {
-	sigset_t all, blocked;
+	sigset_t all, own;
 
 	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, NULL, &blocked);
-	return strongest_effect(&all, &blocked) == RESTARTS;
+	pthread_sigmask(SIG_SETMASK, NULL, &own);
+	return strongest_effect(&all, mask ? mask : &own) == RESTARTS;
 }
 
-void vb_signals_hold(struct vb_signals *s)
+void vb_signals_hold(sigset_t *before)
 {
 	sigset_t held;
 
 	sigfillset(&held);
 	for (unsigned i = 0; i < VB_ARRAY_LEN(crashes); i++)
 		sigdelset(&held, crashes[i]);
-	pthread_sigmask(SIG_BLOCK, &held, &s->blocked);
+	pthread_sigmask(SIG_BLOCK, &held, before);
 }
 
-bool vb_signals_release(const struct vb_signals *s)
+bool vb_signals_interrupt(const sigset_t *before)
 {
-	sigset_t pending;
+	sigset_t waiting;
 
-	sigpending(&pending);
-	bool ends = !sigisemptyset(&pending) && strongest_effect(&pending, &s->blocked) == ENDS;
-	pthread_sigmask(SIG_SETMASK, &s->blocked, NULL);
-	return ends;
+	sigpending(&waiting);
+	return !sigisemptyset(&waiting) && strongest_effect(&waiting, before) == ENDS;
 }
+
+void vb_signals_release(const sigset_t *before) { pthread_sigmask(SIG_SETMASK, before, NULL); }
