@@ -2,7 +2,8 @@
 /*
  * How long a thread polls before it sleeps: about as long as its waits take, and not at all when they take
  * long. So an answer that comes soon needs no wake-up, and a program that waits for long uses no processor.
- * KVM decides in the same way how long a halted processor polls.
+ * KVM decides in the same way how long a halted processor polls. Where other threads want the processor, one
+ * may be whom it waits for, and polling only uses up its share: then it rests.
  */
 #ifndef VB_BASE_POLL_TIME_H
 #define VB_BASE_POLL_TIME_H
@@ -11,8 +12,24 @@
 #include "base/tuned.h"
 
 struct vb_poll_time {
-	uint32_t ns; /* to poll in the next wait; 0 at first */
+	uint32_t ns;            /* to poll in the next wait; 0 at first */
+	uint64_t rests_until_ns;
 };
+
+/* A wait begins. When does its polling end? now_ns: at once. */
+static inline uint64_t vb_poll_time_end(const struct vb_poll_time *t, uint64_t now_ns)
+{
+	return now_ns < t->rests_until_ns ? now_ns : now_ns + t->ns;
+}
+
+/* A sched_yield(2) began and ended then. True: other threads have run meanwhile, and polling ends. */
+static inline bool vb_poll_time_met_others(struct vb_poll_time *t, uint64_t before_ns, uint64_t now_ns)
+{
+	if (now_ns - before_ns < VB_SLOW_YIELD_NS)
+		return false;
+	t->rests_until_ns = now_ns + VB_REST_NS;
+	return true;
+}
 
 /* A wait took so long, its polling and its sleep together. */
 static inline void vb_poll_time_learn(struct vb_poll_time *t, uint64_t waited_ns)

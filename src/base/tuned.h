@@ -126,6 +126,13 @@ enum {
 	 */
 	VB_FIRST_POLL_NS = 10000,
 	VB_MOST_POLL_NS = 200000,
+	/*
+	 * A yield that took VB_SLOW_YIELD_NS has let another thread work, perhaps for a time slice. Then the
+	 * thread does not poll before it sleeps for VB_REST_NS: it would only use up its own share of the
+	 * processor.
+	 */
+	VB_SLOW_YIELD_NS = 20000,
+	VB_REST_NS = 100000000,
 };
 
 /* ---- locks (base/lock.c) ---- */
@@ -168,12 +175,6 @@ enum {
 	 */
 	VB_STREAM_PACKETS = 12,
 	VB_AWAKE_NS = 50000,
-	/*
-	 * A yield that took VB_SLOW_YIELD_NS has let another thread work, perhaps for a time slice. Then the
-	 * progress thread does not stay awake for VB_NOT_AWAKE_NS.
-	 */
-	VB_SLOW_YIELD_NS = 20000,
-	VB_NOT_AWAKE_NS = 100000000,
 };
 
 #endif

@@ -11,7 +11,7 @@
 
 #include "adapter/inspection/counts.h"
 #include "adapter/progress/path.h"
-#include "base/tuned.h"
+#include "base/poll_time.h"
 #include "host/ipc/capture.h"
 #include "roce/burst.h"
 #include "roce/delayed_ack.h"
@@ -127,19 +127,17 @@ static void batch_done(void)
 
 /* ---- polling ---- */
 
-/* True: packets came. *sleeps_until: set if other threads want the processor. */
-static bool await_packets(uint64_t *sleeps_until)
+/* True: packets came. */
+static bool await_packets(struct vb_poll_time *t)
 {
-	uint64_t before = vb_now_ns(), until = before + VB_AWAKE_NS;
+	uint64_t now = vb_now_ns(), until = vb_poll_time_end(t, now);
 	bool found = false;
-	while (before < until && !(found = vb_udp_receive())) {
+	while (now < until && !(found = vb_udp_receive())) {
+		uint64_t before = now;
 		sched_yield();
-		uint64_t now = vb_now_ns();
-		if (now - before > VB_SLOW_YIELD_NS) {
-			*sleeps_until = now + VB_NOT_AWAKE_NS;
+		now = vb_now_ns();
+		if (vb_poll_time_met_others(t, before, now))
 			return vb_udp_receive();
-		}
-		before = now;
 	}
 	return found;
 }
@@ -151,12 +149,13 @@ static bool await_packets(uint64_t *sleeps_until)
  */
 static bool stay_awake(void)
 {
-	static uint64_t seen, sleeps_until; /* the progress thread's */
+	static struct vb_poll_time poll_time = { .ns = VB_AWAKE_NS }; /* the progress thread's, */
+	static uint64_t seen;                                         /* as this */
 	struct vb_udp_counts counts;
 	vb_udp_count(&counts);
 	bool is_stream = counts.packets_in - seen >= VB_STREAM_PACKETS;
 	seen = counts.packets_in;
-	return is_stream && vb_now_ns() >= sleeps_until && await_packets(&sleeps_until);
+	return is_stream && await_packets(&poll_time);
 }
 
 static bool pump(void)

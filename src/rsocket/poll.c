@@ -243,14 +243,11 @@ static uint64_t sleep_ns(uint64_t deadline)
 static int wait_until(struct workspace *w, struct pollfd *fds, nfds_t nfds, uint64_t start, uint64_t deadline,
 		      const sigset_t *mask)
 {
-	uint64_t now = start, spin_until = start + vb_rs_poll_ns();
+	uint64_t until = vb_min_u64(deadline, vb_rs_poll_end(start));
 	int ready = poll_once(w, fds, nfds);
 
-	while (!ready && now < spin_until && now < deadline) {
-		vb_pause();
+	for (unsigned turn = 1; !ready && vb_now_ns() < until && vb_rs_poll_pause(turn); turn++)
 		ready = poll_once(w, fds, nfds);
-		now = vb_now_ns();
-	}
 	while (!ready && (deadline == VB_RS_NEVER || vb_now_ns() < deadline)) {
 		int err = sleep_on_all(w, fds, nfds, sleep_ns(deadline), mask);
 

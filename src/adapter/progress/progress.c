@@ -48,6 +48,7 @@ static uint64_t unwoken_ns;
 static atomic_uint sleep_generation;
 static atomic_bool is_led;      /* a thread leads */
 static _Thread_local bool leads_here; /* it is this thread */
+static _Thread_local struct vb_poll_time poll_time; /* as a leader */
 static _Thread_local const void *rounds_for; /* what it makes rounds for now; NULL: it does not */
 static atomic_uint leads;       /* that have ended */
 static unsigned seen_leads;     /* by the progress thread */
@@ -310,18 +311,26 @@ static bool is_covered_by_tick(void)
 	return false;
 }
 
+/* Nothing has come at so many looks, of which the last began at now_ns. False: others want the processor. */
+static bool pause_as_leader(unsigned looks, uint64_t now_ns)
+{
+	vb_pause();
+	if (looks == VB_RING_AFTER_POLLS)
+		vb_path_ring_delayed();
+	if (looks % VB_YIELD_EVERY_POLLS)
+		return true;
+	sched_yield();
+	return !vb_poll_time_met_others(&poll_time, now_ns, vb_now_ns());
+}
+
 static void poll_as_leader(bool (*is_over)(void *arg), void *arg, uint64_t until_ns)
 {
-	for (unsigned empty = 0; !is_over(arg) && vb_now_ns() < until_ns;) {
-		if (make_rounds()) {
-			empty = 0;
-			continue;
-		}
-		vb_pause();
-		if (++empty == VB_RING_AFTER_POLLS)
-			vb_path_ring_delayed();
-		if (empty % VB_YIELD_EVERY_POLLS == 0)
-			sched_yield();
+	uint64_t now;
+	unsigned empty = 0;
+	bool pays = true;
+	while (pays && !is_over(arg) && (now = vb_now_ns()) < until_ns) {
+		empty = make_rounds() ? 0 : empty + 1;
+		pays = !empty || pause_as_leader(empty, now);
 	}
 }
 
@@ -362,9 +371,8 @@ bool vb_progress_leads_for(const void *arg) { return rounds_for == arg; }
 
 int vb_progress_lead_until(bool (*is_over)(void *arg), void *arg)
 {
-	static _Thread_local struct vb_poll_time poll_time;
-	uint64_t start = vb_now_ns();
-	int err = poll_time.ns ? work_as_leader(is_over, arg, start + poll_time.ns) : 0;
+	uint64_t start = vb_now_ns(), until = vb_poll_time_end(&poll_time, start);
+	int err = until > start ? work_as_leader(is_over, arg, until) : 0;
 	while (!err && !is_over(arg)) {
 		err = sleep_as_leader(is_over, arg);
 		int late = work_as_leader(is_over, arg, 0);

@@ -1,15 +1,29 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "base/poll_time.h"
 
+#include <sched.h>
+
+#include "base/lock.h"
 #include "rsocket/core/rs.h"
 
 static _Thread_local struct vb_poll_time poll_time;
 
-uint64_t vb_rs_poll_ns(void)
-{
-	uint32_t fixed_us = vb_rs_config()->polling_us;
+static bool is_adaptive(void) { return vb_rs_config()->polling_us == VB_RS_ADAPTIVE; }
 
-	return fixed_us == VB_RS_ADAPTIVE ? poll_time.ns : fixed_us * NS_PER_US;
+uint64_t vb_rs_poll_end(uint64_t now_ns)
+{
+	return is_adaptive() ? vb_poll_time_end(&poll_time, now_ns) :
+			       now_ns + vb_rs_config()->polling_us * NS_PER_US;
+}
+
+bool vb_rs_poll_pause(unsigned turn)
+{
+	vb_pause();
+	if (!is_adaptive() || turn % VB_YIELD_EVERY_POLLS)
+		return true;
+	uint64_t before = vb_now_ns();
+	sched_yield();
+	return !vb_poll_time_met_others(&poll_time, before, vb_now_ns());
 }
 
 void vb_rs_note_wait(uint64_t start_ns, bool found)

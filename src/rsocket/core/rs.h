@@ -87,7 +87,13 @@ const struct vb_rs_config *vb_rs_config(void);
 
 /* ---- how long the calling thread polls before it sleeps (poll_time.c) ---- */
 
-uint64_t vb_rs_poll_ns(void);
+/* A wait begins at now_ns: when its polling ends. */
+uint64_t vb_rs_poll_end(uint64_t now_ns);
+/*
+ * Before each turn of the polling (1, 2, …): a short pause, and now and then one for other threads. False:
+ * one has run meanwhile, and the polling ends.
+ */
+bool vb_rs_poll_pause(unsigned turn);
 /* A wait that began at start_ns is over; found: what it waited for has come. */
 void vb_rs_note_wait(uint64_t start_ns, bool found);
 

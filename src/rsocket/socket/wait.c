@@ -97,11 +97,12 @@ static int sleep_locked(struct wait *w)
 static bool spin_locked(const struct wait *w)
 {
 	struct vb_rs *s = w->socket;
-	uint64_t until = vb_min_u64(w->deadline, w->start + vb_rs_poll_ns());
+	uint64_t until = vb_min_u64(w->deadline, vb_rs_poll_end(w->start));
+	bool pays = true;
 
-	while (vb_now_ns() < until) {
+	for (unsigned turn = 1; pays && vb_now_ns() < until; turn++) {
 		pthread_mutex_unlock(&s->lock);
-		vb_pause();
+		pays = vb_rs_poll_pause(turn);
 		pthread_mutex_lock(&s->lock);
 		vb_rs_progress_locked(s);
 		if (w->is_ready(s))
