@@ -25,9 +25,10 @@ static inline uint64_t vb_poll_time_end(const struct vb_poll_time *t, uint64_t n
 /* A sched_yield(2) began and ended then. True: other threads have run meanwhile, and polling ends. */
 static inline bool vb_poll_time_met_others(struct vb_poll_time *t, uint64_t before_ns, uint64_t now_ns)
 {
-	if (now_ns - before_ns < VB_SLOW_YIELD_NS)
+	uint64_t took_ns = now_ns - before_ns;
+	if (took_ns < VB_SWITCH_NS)
 		return false;
-	t->rests_until_ns = now_ns + VB_REST_NS;
+	t->rests_until_ns = now_ns + vb_min_u64(took_ns * took_ns / VB_SHORT_YIELD_NS, VB_MOST_REST_NS);
 	return true;
 }
 

@@ -127,12 +127,15 @@ enum {
 	VB_FIRST_POLL_NS = 10000,
 	VB_MOST_POLL_NS = 200000,
 	/*
-	 * A yield that took VB_SLOW_YIELD_NS has let another thread work, perhaps for a time slice. Then the
-	 * thread does not poll before it sleeps for VB_REST_NS: it would only use up its own share of the
-	 * processor.
+	 * A yield that took VB_SWITCH_NS has let another thread run: perhaps the one that is waited for, or
+	 * one that takes its time slice. Then the thread does not poll before it sleeps, for the yield's time
+	 * multiplied by its VB_SHORT_YIELD_NS, VB_MOST_REST_NS at most: it would only use up its own share
+	 * of the processor. More: one late yield costs many wake-ups. Less: on a busy machine a thread gives
+	 * its share away more often.
 	 */
-	VB_SLOW_YIELD_NS = 20000,
-	VB_REST_NS = 100000000,
+	VB_SWITCH_NS = 2000,
+	VB_SHORT_YIELD_NS = 1000,
+	VB_MOST_REST_NS = 100000000,
 };
 
 /* ---- locks (base/lock.c) ---- */
@@ -175,6 +178,12 @@ enum {
 	 */
 	VB_STREAM_PACKETS = 12,
 	VB_AWAKE_NS = 50000,
+	/*
+	 * A yield that took VB_SLOW_YIELD_NS has let another thread work, perhaps for a time slice. Then the
+	 * progress thread does not stay awake for VB_NOT_AWAKE_NS.
+	 */
+	VB_SLOW_YIELD_NS = 20000,
+	VB_NOT_AWAKE_NS = 100000000,
 };
 
 #endif

@@ -11,7 +11,7 @@
 
 #include "adapter/inspection/counts.h"
 #include "adapter/progress/path.h"
-#include "base/poll_time.h"
+#include "base/tuned.h"
 #include "host/ipc/capture.h"
 #include "roce/burst.h"
 #include "roce/delayed_ack.h"
@@ -127,17 +127,19 @@ static void batch_done(void)
 
 /* ---- polling ---- */
 
-/* True: packets came. */
-static bool await_packets(struct vb_poll_time *t)
+/* True: packets came. *sleeps_until: set if other threads want the processor. */
+static bool await_packets(uint64_t *sleeps_until)
 {
-	uint64_t now = vb_now_ns(), until = vb_poll_time_end(t, now);
+	uint64_t before = vb_now_ns(), until = before + VB_AWAKE_NS;
 	bool found = false;
-	while (now < until && !(found = vb_udp_receive())) {
-		uint64_t before = now;
+	while (before < until && !(found = vb_udp_receive())) {
 		sched_yield();
-		now = vb_now_ns();
-		if (vb_poll_time_met_others(t, before, now))
+		uint64_t now = vb_now_ns();
+		if (now - before > VB_SLOW_YIELD_NS) {
+			*sleeps_until = now + VB_NOT_AWAKE_NS;
 			return vb_udp_receive();
+		}
+		before = now;
 	}
 	return found;
 }
@@ -149,13 +151,12 @@ static bool await_packets(struct vb_poll_time *t)
  */
 static bool stay_awake(void)
 {
-	static struct vb_poll_time poll_time = { .ns = VB_AWAKE_NS }; /* the progress thread's, */
-	static uint64_t seen;                                         /* as this */
+	static uint64_t seen, sleeps_until; /* the progress thread's */
 	struct vb_udp_counts counts;
 	vb_udp_count(&counts);
 	bool is_stream = counts.packets_in - seen >= VB_STREAM_PACKETS;
 	seen = counts.packets_in;
-	return is_stream && await_packets(&poll_time);
+	return is_stream && vb_now_ns() >= sleeps_until && await_packets(&sleeps_until);
 }
 
 static bool pump(void)

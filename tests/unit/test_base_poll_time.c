@@ -44,29 +44,36 @@ static void learn__gives_up_after_a_long_wait(void **state)
 	assert_int_equal(t.ns, 0);
 }
 
-enum { SOON_NS = VB_SLOW_YIELD_NS / 2 };
-
 static void end__is_when_it_has_polled_so_long(void **state)
 {
 	struct vb_poll_time t = { .ns = VB_FIRST_POLL_NS };
 	(void)state;
 
 	assert_int_equal(vb_poll_time_end(&t, 1000), 1000 + VB_FIRST_POLL_NS);
-	assert_false(vb_poll_time_met_others(&t, 1000, 1000 + SOON_NS));
+	assert_false(vb_poll_time_met_others(&t, 1000, 1000 + VB_SWITCH_NS / 2));
 	assert_int_equal(vb_poll_time_end(&t, 2000), 2000 + VB_FIRST_POLL_NS);
 }
 
-static void end__is_at_once_while_others_want_the_processor(void **state)
+static void rests_after(uint64_t yield_ns, uint64_t rest_ns)
 {
 	struct vb_poll_time t = { .ns = VB_FIRST_POLL_NS };
-	uint64_t later = 1000 + VB_SLOW_YIELD_NS;
+	const uint64_t before = 1000, now = before + yield_ns, last = now + rest_ns - 1;
+
+	assert_true(vb_poll_time_met_others(&t, before, now));
+	assert_int_equal(vb_poll_time_end(&t, now), now);
+	assert_int_equal(vb_poll_time_end(&t, last), last);
+	assert_int_equal(vb_poll_time_end(&t, last + 1), last + 1 + VB_FIRST_POLL_NS);
+}
+
+/* A switch of threads is a small thing, a time slice is not. */
+static void end__is_at_once_while_others_want_the_processor(void **state)
+{
 	(void)state;
 
-	assert_true(vb_poll_time_met_others(&t, 1000, later));
-	assert_int_equal(vb_poll_time_end(&t, later), later);
-	assert_int_equal(vb_poll_time_end(&t, later + VB_REST_NS - 1), later + VB_REST_NS - 1);
-	later += VB_REST_NS;
-	assert_int_equal(vb_poll_time_end(&t, later), later + VB_FIRST_POLL_NS);
+	rests_after(VB_SWITCH_NS, 2 * VB_SWITCH_NS);
+	rests_after(20000, 400000);
+	rests_after(3000000, VB_MOST_REST_NS);
+	rests_after(UINT32_MAX, VB_MOST_REST_NS);
 }
 
 int main(void)

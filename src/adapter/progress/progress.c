@@ -323,7 +323,7 @@ static bool pause_as_leader(unsigned looks, uint64_t now_ns)
 	return !vb_poll_time_met_others(&poll_time, now_ns, vb_now_ns());
 }
 
-static void poll_as_leader(bool (*is_over)(void *arg), void *arg, uint64_t until_ns)
+static void look_until(bool (*is_over)(void *arg), void *arg, uint64_t until_ns)
 {
 	uint64_t now;
 	unsigned empty = 0;
@@ -338,15 +338,14 @@ static void poll_as_leader(bool (*is_over)(void *arg), void *arg, uint64_t until
  * Signals wait meanwhile: a handler may jump out, and here the thread may hold locks. -EINTR: one came that
  * ends a read(2).
  */
-static int work_as_leader(bool (*is_over)(void *arg), void *arg, uint64_t until_ns)
+static int poll_as_leader(bool (*is_over)(void *arg), void *arg, uint64_t until_ns)
 {
 	sigset_t mask;
 	vb_signals_hold(&mask);
 	atomic_store(&vb_arena->asleep, 0);
 	rounds_for = arg;
-	make_rounds();
-	if (until_ns && is_covered_by_tick())
-		poll_as_leader(is_over, arg, until_ns);
+	if (is_covered_by_tick())
+		look_until(is_over, arg, until_ns);
 	rounds_for = NULL;
 	bool ends = vb_signals_interrupt(&mask);
 	vb_signals_release(&mask);
@@ -372,11 +371,13 @@ bool vb_progress_leads_for(const void *arg) { return rounds_for == arg; }
 int vb_progress_lead_until(bool (*is_over)(void *arg), void *arg)
 {
 	uint64_t start = vb_now_ns(), until = vb_poll_time_end(&poll_time, start);
-	int err = until > start ? work_as_leader(is_over, arg, until) : 0;
+	int err = until > start ? poll_as_leader(is_over, arg, until) : 0;
 	while (!err && !is_over(arg)) {
 		err = sleep_as_leader(is_over, arg);
-		int late = work_as_leader(is_over, arg, 0);
-		err = err ? err : late;
+		atomic_store(&vb_arena->asleep, 0);
+		rounds_for = arg;
+		make_rounds();
+		rounds_for = NULL;
 	}
 	vb_poll_time_learn(&poll_time, err ? UINT64_MAX : vb_now_ns() - start);
 	return is_over(arg) ? 0 : err;
