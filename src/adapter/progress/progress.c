@@ -311,26 +311,26 @@ static bool is_covered_by_tick(void)
 	return false;
 }
 
-/* Nothing has come at so many looks, of which the last began at now_ns. False: others want the processor. */
-static bool pause_as_leader(unsigned looks, uint64_t now_ns)
+/* Nothing has come at so many looks. False: others want the processor. */
+static bool pause_as_leader(unsigned looks)
 {
 	vb_pause();
 	if (looks == VB_RING_AFTER_POLLS)
 		vb_path_ring_delayed();
 	if (looks % VB_YIELD_EVERY_POLLS)
 		return true;
+	uint64_t before = vb_now_ns();
 	sched_yield();
-	return !vb_poll_time_met_others(&poll_time, now_ns, vb_now_ns());
+	return !vb_poll_time_met_others(&poll_time, before, vb_now_ns());
 }
 
 static void look_until(bool (*is_over)(void *arg), void *arg, uint64_t until_ns)
 {
-	uint64_t now;
 	unsigned empty = 0;
 	bool pays = true;
-	while (pays && !is_over(arg) && (now = vb_now_ns()) < until_ns) {
+	while (pays && !is_over(arg) && vb_now_ns() < until_ns) {
 		empty = make_rounds() ? 0 : empty + 1;
-		pays = !empty || pause_as_leader(empty, now);
+		pays = !empty || pause_as_leader(empty);
 	}
 }
 
