@@ -389,7 +389,7 @@ ssize_t vb_link_recv(int fd, void *msg, size_t bytes, int *fds, int *nfds);
 void vb_inspection_set_acceptor(void (*accepted)(int fd, const struct vb_peer_cred *cred));
 /*
  * The other way round: connects to an abstract socket of a process of this user, and waits for its first
- * message.
+ * message. -EPERM: it is another user's. -ETIMEDOUT: it says nothing.
  */
 int vb_inspection_call(const char *name, unsigned wait_ms, int *fd);
 /* Appends to a memfd that the inspecting program passed. -EPERM: it is none. Does not block. */

@@ -1063,6 +1063,27 @@ def nobody_captures():
 
 
 @case
+def a_recorder_without_a_processor_is_waited_for():
+    """It is stopped before the program calls it."""
+    path, script, started = log("late.pcapng"), log("late.sh"), log("late.started")
+    with open(script, "w", encoding="ascii") as file:
+        file.write(f"rm {started}\nsleep 0.5\nexec ibv_devinfo\n")
+    with open(started, "w", encoding="ascii"):
+        pass
+    program = Captor(f"sh {script}", log("late.log"), path, ())
+    try:
+        wait_for(lambda: not os.path.exists(started), "the program's start")
+        program.process.send_signal(signal.SIGSTOP)
+        time.sleep(2)
+        program.process.send_signal(signal.SIGCONT)
+        expect(program.wait(harness.Limit(LIMIT_S)), 0, program.output())
+        names = [name.split("[")[0] for name in Capture(path).interfaces]
+        expect(names, ["ibv_devinfo"], program.output())
+    finally:
+        program.end()
+
+
+@case
 def who_is_not_there_is_told():
     path = log("absent.pcapng")
     done = subprocess.run(

@@ -17,7 +17,12 @@
 #include "base/log.h"
 #include "host/ipc/capture.h"
 
-enum { MAX_SESSIONS = 16, PIECE_BYTES = 64 << 10, CALL_TIMEOUT_MS = 1000 };
+enum {
+	MAX_SESSIONS = 16,
+	PIECE_BYTES = 64 << 10,
+	/* for who captures, is of this user, and may lack a processor; if it ends, the wait does */
+	CALL_TIMEOUT_MS = 30000,
+};
 
 struct session {
 	struct vb_watch watch;  /* fd -1: the place is free */

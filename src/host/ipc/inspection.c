@@ -68,7 +68,6 @@ int vb_inspection_write(int memfd, const void *bytes, size_t n)
 
 /* ---- calls ---- */
 
-/* A listener of another user could make this process wait for nothing. */
 int vb_inspection_call(const char *text, unsigned wait_ms, int *fd)
 {
 	struct pollfd p = { .events = POLLIN };
