@@ -422,7 +422,7 @@ def _run_programs(build, case, sides, stem, programs):
         status = client.wait(limit) if not case.one_may_wait else _wait_for_one(programs, limit)
         if status is None and case.one_may_wait and server.ended() is not None:
             continue
-        if not _ended_as_wanted(client, status, case.client_exit):
+        if not ended_as_wanted(client, status, case.client_exit):
             return f"client {describe_exit(status)}{last_words(client.output())}"
     return _judge_server(case, server, limit) if case.server else ""
 
@@ -430,10 +430,15 @@ def _run_programs(build, case, sides, stem, programs):
 # Programs that at their end sometimes fail by themselves: exit status, and what they have said by then. One
 # thread of rping destroys the channel that the other, which may have been waiting for a processor since the
 # last event, is about to ask for the next.
-OWN_RACES = {"rping": (255, r"DISCONNECT EVENT\.\.\.[\s\S]*^rdma_get_cm_event: Bad file descriptor\s*\Z")}
+OWN_RACES = {
+    "rping": (
+        255,
+        r"DISCONNECT EVENT\.\.\.[\s\S]*^rdma_get_cm_event: Bad file descriptor(\s+verbatim.*)*\s*\Z",
+    )
+}
 
 
-def _ended_as_wanted(program, status, wanted):
+def ended_as_wanted(program, status, wanted):
     if status == wanted:
         return True
     race_status, said = OWN_RACES.get(program.command.split()[0], (None, ""))
@@ -458,7 +463,7 @@ def _judge_server(case, server, limit):
     status = server.wait(Limit(STAY_S, grows=False) if case.one_may_wait else limit)
     if status is None and case.one_may_wait:
         return ""
-    if not _ended_as_wanted(server, status, case.server_exit):
+    if not ended_as_wanted(server, status, case.server_exit):
         return f"server {describe_exit(status)}{last_words(server.output())}"
     return ""
 

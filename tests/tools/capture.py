@@ -272,7 +272,8 @@ def run_both(name, server, client, *options, status=0):
                 program.wait_ready()
         limit = harness.Limit(LIMIT_S)
         for program in reversed(programs):
-            if (ended := program.wait(limit)) != status:
+            ended = program.wait(limit)
+            if not harness.ended_as_wanted(program, ended, status):
                 raise Failure(
                     f"{program.command} {harness.describe_exit(ended)}", *(each.output() for each in programs)
                 )
