@@ -183,8 +183,8 @@ def mpi_program(directory, library):
 
 
 def libfabric_rows(bench, ends):
-    """fi_pingpong times the connection, too, in whose steps ofi_rxm waits for 50 ms in all: so many iterations
-    that it counts for little."""
+    """fi_pingpong times the connection, too, in which ofi_rxm waits for 50 ms. With so many iterations that
+    counts for little."""
     bare = [tools.bare(end) for end in ends]
     for size, iterations, unit, read, goal in (
         (64, 500000, "ns", libfabric_ns, at_most(3)),

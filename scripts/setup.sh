@@ -3,7 +3,8 @@
 # Installs what building and `make demo` need, with "tests" what `make check` needs beyond that, with "long"
 # what `make check-all` does beyond that, with "bench" what `make bench` does, with "docs" what `make docs`
 # does, with "install" what `make check-install` does, with "release" what `make release` does, with "aarch64"
-# what `make check-aarch64` does; and only what is missing. With nothing missing it needs neither root nor a network.
+# what `make check-aarch64` does; and only what is missing. With nothing missing it needs neither root nor a
+# network.
 # Debian and Ubuntu: packages are installed. What a release has not is named and left out; its cases are
 # skipped. Others: the line that installs the equivalents is printed.
 # usage: setup.sh [tests | long | bench | docs | install | release | aarch64]...

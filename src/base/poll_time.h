@@ -2,8 +2,10 @@
 /*
  * How long a thread polls before it sleeps: about as long as its waits take, and not at all when they take
  * long. So an answer that comes soon needs no wake-up, and a program that waits for long uses no processor.
- * KVM decides in the same way how long a halted processor polls. Where other threads want the processor, one
- * may be whom it waits for, and polling only uses up its share: then it rests.
+ * KVM decides in the same way how long a halted processor polls.
+ *
+ * A thread that polls uses up its share of the processor. If others want to run, it stops polling for a
+ * while: one of them may have to send the answer.
  */
 #ifndef VB_BASE_POLL_TIME_H
 #define VB_BASE_POLL_TIME_H
@@ -13,7 +15,7 @@
 
 struct vb_poll_time {
 	uint32_t ns;            /* to poll in the next wait; 0 at first */
-	uint64_t rests_until_ns;
+	uint64_t rests_until_ns; /* no polling before then */
 };
 
 /* A wait begins. When does its polling end? now_ns: at once. */
@@ -22,7 +24,10 @@ static inline uint64_t vb_poll_time_end(const struct vb_poll_time *t, uint64_t n
 	return now_ns < t->rests_until_ns ? now_ns : now_ns + t->ns;
 }
 
-/* A sched_yield(2) began and ended then. True: other threads have run meanwhile, and polling ends. */
+/*
+ * The thread has called sched_yield(2) at before_ns, which returned at now_ns. True: that took so long that
+ * another thread has run, and the caller stops polling.
+ */
 static inline bool vb_poll_time_met_others(struct vb_poll_time *t, uint64_t before_ns, uint64_t now_ns)
 {
 	uint64_t took_ns = now_ns - before_ns;

@@ -10,9 +10,9 @@
 #include <stdbool.h>
 
 /*
- * For calls that sleep in poll(2), which returns EINTR without saying which handler ran. After an EINTR: does
- * the call go on? It does if every handler that may interrupt this thread has SA_RESTART. A handler that
- * removed itself (SA_RESETHAND) is not seen. mask: during the sleep; NULL: the thread's. Keeps errno.
+ * Does a call go on after poll(2) has returned EINTR? poll(2) does not say which handler ran. So the call
+ * goes on if every handler that may interrupt this thread has SA_RESTART. A handler that removed itself
+ * (SA_RESETHAND) is not seen. mask: the signal mask during the sleep; NULL: the thread's. Keeps errno.
  */
 bool vb_goes_on_after_signal(const sigset_t *mask);
 

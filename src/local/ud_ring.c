@@ -141,7 +141,7 @@ static void write_record(struct vb_shm_datagram *d, const struct vb_inbox_addr *
 	}
 }
 
-/* Where the next record goes, of so many lines: at the ring's beginning, if its end is too near. */
+/* The next record's position. A record that does not fit before the ring's end starts at its beginning. */
 static uint32_t start_of(const struct vb_ud_ring *m, uint32_t lines)
 {
 	uint32_t at = m->put % VB_UD_RING_LINES;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Delayed ACKs. A program that polls, and answers each message with one of its own, can send the ACK in the
- * same system call, behind the answer. So a connection that is used like this delays its ACK: until it posts;
- * until the next poll, which says that the program has nothing to post; or for 30 µs if it stops polling.
+ * Delayed ACKs. Some programs poll, and answer each message with one of their own. There one system call can
+ * send both, the answer and behind it the ACK. So a connection that is used like this delays its ACK: until
+ * it posts; until the next poll, which says that the program has nothing to post; or for 30 µs if it stops
+ * polling.
  *
  * The table has few places. Whoever takes a queue pair out of its place, by an exchange, has its reference.
  */

@@ -244,7 +244,7 @@ static int wait_until(struct workspace *w, struct pollfd *fds, nfds_t nfds, uint
 		      const sigset_t *mask)
 {
 	uint64_t until = vb_min_u64(deadline, vb_rs_poll_end(start));
-	int ready = poll_once(w, fds, nfds);
+	int ready = 0;
 
 	for (unsigned turn = 1; !ready && vb_now_ns() < until && vb_rs_poll_pause(turn); turn++)
 		ready = poll_once(w, fds, nfds);
@@ -262,9 +262,12 @@ static int wait_for_any(struct workspace *w, struct pollfd *fds, nfds_t nfds, ui
 			const sigset_t *mask)
 {
 	uint64_t start = vb_now_ns();
-	vb_signals_hold(&w->mask);
-	int ready = wait_until(w, fds, nfds, start, deadline, mask ? mask : &w->mask);
-	vb_signals_release(&w->mask);
+	int ready = poll_once(w, fds, nfds);
+	if (!ready) {
+		vb_signals_hold(&w->mask);
+		ready = wait_until(w, fds, nfds, start, deadline, mask ? mask : &w->mask);
+		vb_signals_release(&w->mask);
+	}
 	vb_rs_note_wait(start, ready > 0);
 	return ready;
 }

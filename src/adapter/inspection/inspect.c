@@ -20,7 +20,7 @@
 enum {
 	MAX_SESSIONS = 16,
 	PIECE_BYTES = 64 << 10,
-	/* for who captures, is of this user, and may lack a processor; if it ends, the wait does */
+	/* The recorder is a process of this user, and may lack a processor. If it ends, so does the wait. */
 	CALL_TIMEOUT_MS = 30000,
 };
 

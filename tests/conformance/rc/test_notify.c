@@ -246,8 +246,8 @@ static void take_event(struct end *e, struct ibv_cq *cq, uint64_t id)
 }
 
 /*
- * A SEND's completion event comes before that of its answer. Programs with one channel for both queues rely
- * on it (perftest -e).
+ * A SEND's completion event comes before the event of the answer. Programs that use one channel for both
+ * completion queues rely on this order (perftest -e).
  */
 static void notify__send_is_done_before_its_answer(struct end *e)
 {
