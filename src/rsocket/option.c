@@ -29,6 +29,7 @@ enum kind {
 	SEGMENT,       /* TCP_MAXSEG */
 	SOCKET_TYPE, SOCKET_DOMAIN, SOCKET_PROTOCOL, SOCKET_LISTENS,
 	SERVICE_TYPE,  /* IP_TOS */
+	CONGESTION,    /* TCP_CONGESTION: a name */
 	IGNORED,       /* has no effect here */
 };
 
@@ -64,6 +65,7 @@ static const struct option {
 	{ IPPROTO_TCP, TCP_KEEPCNT, INTEGER, AT(keep_count) },
 	{ IPPROTO_TCP, TCP_USER_TIMEOUT, IGNORED, 0 },
 	{ IPPROTO_TCP, TCP_DEFER_ACCEPT, IGNORED, 0 },
+	{ IPPROTO_TCP, TCP_CONGESTION, CONGESTION, 0 },
 	{ IPPROTO_IP, IP_TOS, SERVICE_TYPE, 0 },
 	{ IPPROTO_IPV6, IPV6_V6ONLY, FLAG, VB_RS_V6ONLY },
 	{ IPPROTO_IPV6, IPV6_TCLASS, SERVICE_TYPE, 0 },
@@ -207,6 +209,8 @@ static int set_locked(struct vb_rs *s, const struct option *o, const void *val, 
 		return set_time(s, o, val, len);
 	case ROUTE:
 		return set_route(s, val, len);
+	case CONGESTION: /* the path's own serves all */
+		return len ? 0 : -EINVAL;
 	default:
 		break;
 	}
@@ -328,6 +332,15 @@ static int get_linger(struct vb_rs *s, void *val, socklen_t *len)
 	return put_value(val, len, &l, sizeof(l));
 }
 
+/* Programs show it (iperf3), so it says whose control it is. */
+static int get_congestion(void *val, socklen_t *len)
+{
+	enum { NAME_BYTES = 16 }; /* TCP_CA_NAME_MAX of the kernel */
+	static const char name[NAME_BYTES] = "verbatim";
+
+	return put_value(val, len, name, sizeof(name));
+}
+
 static int max_segment(const struct vb_rs *s)
 {
 	enum { UNKNOWN = 2048 };
@@ -376,6 +389,8 @@ static int get_locked(struct vb_rs *s, const struct option *o, void *val, sockle
 		return get_time(s, o, val, len);
 	case LINGER:
 		return get_linger(s, val, len);
+	case CONGESTION:
+		return get_congestion(val, len);
 	default:
 		break;
 	}

@@ -84,6 +84,24 @@ static void options__refused(void **state)
 	assert_ok(rclose(s));
 }
 
+/* iperf3 gives up on a socket that does not tell. */
+static void congestion__any_name_is_taken(void **state)
+{
+	char name[32] = { [0] = 'x' };
+	socklen_t len = sizeof(name), part = 4;
+	int s = stream();
+
+	(void)state;
+	assert_ok(rsetsockopt(s, IPPROTO_TCP, TCP_CONGESTION, "bbr", 3));
+	assert_ok(rgetsockopt(s, IPPROTO_TCP, TCP_CONGESTION, name, &len));
+	assert_string_equal(name, "verbatim");
+	assert_int_equal(len, 16);
+	assert_ok(rgetsockopt(s, IPPROTO_TCP, TCP_CONGESTION, name, &part));
+	assert_int_equal(part, 4);
+	assert_refused(EINVAL, rsetsockopt(s, IPPROTO_TCP, TCP_CONGESTION, "", 0));
+	assert_ok(rclose(s));
+}
+
 static void sizes__only_before_the_connection(void **state)
 {
 	struct ends e = connected("127.0.0.1");
@@ -216,6 +234,7 @@ int main(void)
 		cmocka_unit_test(options__are_told_as_set),
 		cmocka_unit_test(options__of_a_new_socket),
 		cmocka_unit_test(options__refused),
+		cmocka_unit_test(congestion__any_name_is_taken),
 		cmocka_unit_test(sizes__only_before_the_connection),
 		cmocka_unit_test(accepted__inherits),
 		cmocka_unit_test(route__of_a_connection),
