@@ -18,10 +18,18 @@ enum {
 	WHOLE = 60000, /* bytes that are all on their way before anybody takes some */
 };
 
-static struct params stop_params(const struct end *e)
+/* The usual timeouts: a peer that waits for a processor is not stopped yet. */
+static struct params stop_params(void)
 {
 	struct params p = params();
 	p.bytes = BYTES;
+	return p;
+}
+
+/* Where a request may be left without an answer. */
+static struct params short_params(const struct end *e)
+{
+	struct params p = stop_params();
 	p.timeout = e->wire ? 12 : 14;
 	p.retry_cnt = 2;
 	return p;
@@ -65,10 +73,9 @@ static bool take_some(struct end *e, unsigned *in_flight)
 	return true;
 }
 
-static void start_round(struct end *e)
+static void start_round(struct end *e, const struct params *p)
 {
-	struct params p = stop_params(e);
-	rc_start(e, &p);
+	rc_start(e, p);
 	for (int i = 0; i < DEPTH; i++)
 		rc_recv(e, i, i * SLOT, SLOT);
 	meet(e);
@@ -80,10 +87,11 @@ static void start_round(struct end *e)
  */
 static void be_stopped(struct end *e, unsigned rounds)
 {
+	struct params p = stop_params();
 	uint64_t rng = rc_hash(e->seed);
 	while (rounds--) {
 		unsigned in_flight = 0, late = 0;
-		start_round(e);
+		start_round(e, &p);
 		do {
 			post_some(e, &rng, &in_flight);
 			late += rc_readable(e->sock, 0);
@@ -140,6 +148,7 @@ static void fail_request(struct end *e)
 static void with_stopped_peer(struct end *e, void (*revoke)(struct end *e))
 {
 	unsigned rounds = rc_times(ROUNDS);
+	struct params p = stop_params();
 	uint64_t rng = rc_hash(e->seed);
 	/* where its memory stays with a peer until this side's progress comes to it */
 	bool is_final = revoke != fail_request;
@@ -148,7 +157,7 @@ static void with_stopped_peer(struct end *e, void (*revoke)(struct end *e))
 		return;
 	}
 	while (rounds--) {
-		start_round(e);
+		start_round(e, &p);
 		stop_peer(e, &rng, revoke == fail_request);
 		revoke(e);
 		if (is_final)
@@ -175,13 +184,14 @@ static void stop__and_fail(struct end *e) { with_stopped_peer(e, fail_request); 
 /* Nobody lets it go on: it is killed at last. */
 static void stop__for_ever(struct end *e)
 {
+	struct params p = stop_params();
 	uint64_t rng = rc_hash(e->seed);
 	if (e->passive) {
 		be_stopped(e, 1);
 		return;
 	}
 	rc_peer_may_die = true;
-	start_round(e);
+	start_round(e, &p);
 	stop_peer(e, &rng, false);
 	deregister(e);
 	to_error(e);
@@ -194,7 +204,7 @@ static void stop__for_ever(struct end *e)
 /* A process that is stopped makes no link, and on a wire it sends no ACK: it is one that does not answer. */
 static void stop__before_the_connection(struct end *e)
 {
-	struct params p = stop_params(e);
+	struct params p = short_params(e);
 	if (!rc_is_long())
 		rc_skip("ten seconds without a link must pass: make check-all");
 	rc_peer_may_die = true;
@@ -227,7 +237,8 @@ static bool is_stopped(int pid)
 /* What has been read is right, or has not been read. */
 static void read_and_stop(struct end *e)
 {
-	start_round(e);
+	struct params p = short_params(e);
+	start_round(e, &p);
 	POST(e, .id = 1, .opcode = IBV_WR_RDMA_READ, .at = OWN, .len = WHOLE, .remote_at = TARGET);
 	CHECK(!raise(SIGSTOP));
 	struct ibv_wc wc = rc_wait(e->scq);
@@ -248,7 +259,7 @@ static void stop__of_a_reader(struct end *e)
 	for (; e->passive && rounds; rounds--)
 		read_and_stop(e);
 	for (; rounds; rounds--) {
-		struct params p = stop_params(e);
+		struct params p = short_params(e);
 		rc_start(e, &p);
 		rc_fill(e->buf + TARGET, WHOLE, 1);
 		meet(e);
