@@ -51,7 +51,7 @@ static void names__of_both_ends(void **state)
 	assert_int_equal(len, sizeof(b));
 	assert_refused(EFAULT, rgetsockname(e.client, NULL, &len));
 	assert_refused(EFAULT, rgetpeername(e.client, NULL, &len));
-	assert_refused(EFAULT, rgetsockname(e.client, sockaddr(&a), NULL));
+	assert_refused(EFAULT, rgetsockname(e.client, (struct sockaddr *)&a, NULL));
 	close_ends(&e);
 }
 
