@@ -199,8 +199,9 @@ ITERATIONS, PORT = 1000, 18602
 
 
 def listens(port):
+    """Connections that have ended are in the table, too."""
     with open("/proc/net/tcp", encoding="ascii") as table:
-        return f":{port:04X} " in table.read()
+        return re.search(rf"^ *\d+: [0-9A-F]+:{port:04X} [0-9A-F:]+ 0A ", table.read(), re.M)
 
 
 def held(stderr):
@@ -241,8 +242,9 @@ def perftest(kind, path):
             row = next(row for row in looked("stats") if row["pid"] == client.pid)
             client.stdin.write("\n")
             client.stdin.flush()
-            said = re.search(rf"^ {size} +(\d+) ", client.stdout.read(), re.M)
-            expect(said and int(said[1]), ITERATIONS, "iterations that it reports")
+            output = client.stdout.read()
+            said = re.search(rf"^ {size} +(\d+) ", output, re.M)
+            expect(said and int(said[1]), ITERATIONS, f"iterations that it reports: {output}{client.stderr.read()}")
             names = KINDS[kind][:2]
             expect([row[name] for name in names], [ITERATIONS, ITERATIONS * size], f"{names}")
             expect(row["requests"], ITERATIONS, "requests of all kinds")
