@@ -5,7 +5,7 @@
 #include "wire/syndrome.h"
 #include "wire/timers.h"
 
-enum { BURST_FOR_DROPPERS = 8 };
+enum { BURST_FOR_DROPPERS = 8, SINGLE_HOLES = 4, MOST_AT_ONCE = 32 };
 
 /* ---- what to resend ---- */
 
@@ -29,6 +29,12 @@ static void resend(struct vb_rc_req *req, uint64_t from, uint32_t burst)
 	schedule(req, from, req->burst_end);
 }
 
+/* Each round trip names one. */
+static bool has_many_holes(const struct vb_rc_req *req)
+{
+	return req->peer == VB_RC_PEER_KEEPS && req->lost > SINGLE_HOLES;
+}
+
 /* The responder may be waiting for acked. */
 static void recover(struct vb_rc_req *req, uint32_t burst)
 {
@@ -37,37 +43,47 @@ static void recover(struct vb_rc_req *req, uint32_t burst)
 	resend(req, req->acked, burst);
 }
 
-/* Losses cut the window once per round trip. */
-static void react_to_loss(struct vb_rc_req *req)
+/* So many packets turn out to be lost. */
+static void note_loss(struct vb_rc_req *req, uint32_t packets)
 {
-	if (req->una < req->cut_end)
-		return;
-	req->cut_end = req->next;
-	vb_rc_window_lost(&req->window, req->packets_resent - req->resent_at_cut + 1);
-	req->resent_at_cut = req->packets_resent;
+	if (req->una >= req->cut_end) {
+		req->cut_end = req->next;
+		req->lost = 0;
+		req->is_cut = false;
+	}
+	req->lost += packets;
+	if (!req->is_cut)
+		req->is_cut = vb_rc_window_lost(&req->window, req->lost);
+}
+
+/* Answers to what is before acked that are missing, from *psn on, which becomes the first of them. */
+static uint32_t count_missing(const struct vb_rc_req *req, uint64_t *psn)
+{
+	uint32_t missing = 0;
+
+	for (uint64_t at = *psn; at < req->acked;) {
+		const struct vb_rc_slot *slot = slot_at(req, position_of(req, at));
+		uint64_t end = vb_min_u64(slot->end, req->acked);
+		for (; at < end && is_answered_slot(slot); at++)
+			if (!has_answer(req, at) && !missing++)
+				*psn = at;
+		at = end;
+	}
+	return missing;
 }
 
 /* Requests answers that the responder has sent, that are missing, and that were not requested again yet. */
 static void ask_for_holes(struct vb_rc_req *req)
 {
-	uint64_t from = req->una > req->holes_asked ? req->una : req->holes_asked, psn = from;
+	uint64_t psn = vb_max_u64(req->una, req->holes_asked);
+	uint32_t missing = count_missing(req, &psn);
 
-	if (req->holes_asked < req->acked)
-		req->holes_asked = req->acked;
-	while (psn < req->acked) {
-		const struct vb_rc_slot *slot = slot_at(req, position_of(req, psn));
-		if (!is_answered_slot(slot)) {
-			psn = slot->end;
-			continue;
-		}
-		if (!has_answer(req, psn)) {
-			schedule(req, psn, req->acked);
-			req->timed_psn = 0;
-			react_to_loss(req);
-			return;
-		}
-		psn++;
-	}
+	req->holes_asked = vb_max_u64(req->holes_asked, req->acked);
+	if (!missing)
+		return;
+	schedule(req, psn, req->acked);
+	req->timed_psn = 0;
+	note_loss(req, missing);
 }
 
 /* ---- progress ---- */
@@ -119,12 +135,14 @@ static void reset_timers(struct vb_rc_req *req, uint64_t now)
 	req->rto_at = req->timeout_at = req->probe_at = VB_RC_NEVER;
 	if (req->una != req->next)
 		start_timers(req, now);
+	if (req->acked < req->burst_end)	/* more of what was sent again is under way */
+		start_probe(req, now);
 }
 
 /*
  * acked has advanced while recovering: to before the end of what was resent, to the end, or beyond. At the
  * end or a little beyond: a run of losses, or a responder that drops packets, so the next burst is larger.
- * Far beyond: one packet was missing.
+ * Far beyond: one packet was missing. Some of these may be all; behind more of them there are many.
  */
 static void continue_recovery(struct vb_rc_req *req, bool is_nak)
 {
@@ -135,7 +153,10 @@ static void continue_recovery(struct vb_rc_req *req, bool is_nak)
 		req->peer = VB_RC_PEER_KEEPS;
 	else if (!is_nak)	/* the first time, all behind it may have been lost */
 		req->peer = req->peer == VB_RC_PEER_KEEPS ? VB_RC_PEER_UNKNOWN : VB_RC_PEER_DROPS;
-	resend(req, req->acked, beyond <= 4 * req->burst ? vb_min_u32(req->burst * 2, VB_RC_WINDOW) : 1);
+	note_loss(req, beyond ? 1 : req->burst);
+	bool grows = beyond <= 4 * req->burst || has_many_holes(req);
+	uint32_t most = req->peer == VB_RC_PEER_DROPS ? VB_RC_WINDOW : MOST_AT_ONCE;
+	resend(req, req->acked, grows ? vb_min_u32(req->burst * 2, most) : 1);
 }
 
 /*
@@ -179,12 +200,15 @@ static void receive_rnr(struct vb_rc_req *req, uint64_t now, uint64_t psn, unsig
 
 static void receive_sequence_error(struct vb_rc_req *req, uint64_t psn)
 {
+	bool is_due = req->resend_from <= psn && psn < req->resend_end,
+	     is_under_way = is_recovering(req) && psn < req->burst_end && req->peer != VB_RC_PEER_DROPS;
+
 	req->nak_psn = psn;
-	react_to_loss(req);
-	if (req->resend_from <= psn && psn < req->resend_end) {
-		req->recover_end = req->next;	/* the advance to psn has scheduled it */
+	if (is_due || is_under_way) {
+		req->recover_end = req->next;
 		return;
 	}
+	note_loss(req, 1);
 	recover(req, req->peer == VB_RC_PEER_DROPS ? BURST_FOR_DROPPERS : 1);
 }
 
@@ -308,10 +332,11 @@ static enum vb_rc_verdict receive_answer(struct vb_rc_req *req, uint64_t now, ui
 
 static enum vb_rc_verdict receive_congestion(struct vb_rc_req *req)
 {
-	if (req->una < req->cut_end || req->una == req->next)
+	if ((req->una < req->cut_end && req->is_cut) || req->una == req->next)
 		return VB_RC_IGNORED;
 	req->cut_end = req->next;
-	vb_rc_window_congested(&req->window);
+	req->is_cut = true;
+	vb_rc_window_marked(&req->window);
 	return VB_RC_TAKEN;
 }
 
@@ -351,7 +376,7 @@ static void resend_missing(struct vb_rc_req *req)
 	req->holes_asked = req->una;
 	ask_for_holes(req);
 	if (is_recovering(req))
-		schedule(req, req->acked, req->acked + 1);
+		resend(req, req->acked, has_many_holes(req) ? (req->burst + 1) / 2 : 1);
 }
 
 static void rto_expired(struct vb_rc_req *req, uint64_t now)
@@ -360,6 +385,7 @@ static void rto_expired(struct vb_rc_req *req, uint64_t now)
 
 	vb_rc_window_timed_out(&req->window);
 	req->cut_end = req->rto_end = req->next;
+	req->is_cut = true;
 	req->peer = VB_RC_PEER_UNKNOWN;
 	req->nak_psn = 0;
 	if (req->acked < req->next)

@@ -7,7 +7,6 @@
 
 enum {
 	ASK_EVERY = 32,		/* packets at most between those that ask for an ACK */
-	MOST_PROBES = 3,
 };
 
 void vb_rc_req_init(struct vb_rc_req *req, const struct vb_rc_req_config *config, struct vb_rc_slot *slots,
@@ -139,8 +138,8 @@ static bool write_resend(struct vb_rc_req *req, uint64_t now, struct vb_packet_o
 		resend_data(req, position, req->resend_from, out);
 	req->timed_psn = 0;
 	req->packets_resent++;
-	if (req->window.smooth_ns && req->probes < MOST_PROBES)
-		req->probe_at = now + vb_rc_window_probe_ns(&req->window, req->probes);
+	req->resent_at = now;
+	start_probe(req, now);
 	return true;
 }
 

@@ -26,8 +26,9 @@
  *     missing run, as the specification allows for duplicates; for each hole once, until the RTO expires;
  *   - a NAK for a sequence error at E, or an RTO that expires with acked = E: E alone, first. A responder that
  *     keeps what arrives out of order then acknowledges far beyond E or names the next hole; one that drops it
- *     acknowledges E, and gets 2, 4, 8, ... packets, and next time 8 at once. While that continues (recovering)
- *     nothing new is sent, unless the responder is known to keep packets;
+ *     acknowledges E, and gets 2, 4, 8, ... packets, and next time 8 at once. One that keeps packets gets more
+ *     and more at once, too, after some holes: each round trip names one hole, and there may be hundreds.
+ *     While that continues (recovering) nothing new is sent, unless the responder is known to keep packets;
  *   - an RNR NAK: as before, after its timer.
  * What is sent again may be lost again, and no NAK reports that: after somewhat more than a round trip it is
  * repeated (a probe), a few times. Only then does the RTO expire, which reduces the window and, after the ACK
@@ -121,12 +122,14 @@ struct vb_rc_req {
 	uint64_t resend_from, resend_end;
 	uint64_t holes_asked;		/* missing answers before it were requested again */
 	uint64_t recover_end, burst_end; /* recovering while acked < recover_end */
-	uint64_t cut_end;		/* losses before it have cut the window */
+	/* Losses before it were found in one round trip, and cut the window once at most. */
+	uint64_t cut_end;
+	uint32_t lost;			/* of these, so far */
+	bool is_cut;
 	uint64_t nak_psn;		/* the last sequence NAK's, while recovering from it */
 	uint32_t burst;
 	uint64_t asked;			/* after the last packet that asks for an ACK */
 	uint64_t rto_end;		/* after what had been sent when the RTO expired last */
-	uint64_t resent_at_cut;		/* packets_resent at the last cut */
 	/* What the responder does with packets out of order, as its last ACKs while recovering showed. */
 	enum { VB_RC_PEER_UNKNOWN, VB_RC_PEER_KEEPS, VB_RC_PEER_DROPS } peer;
 	uint32_t messages;		/* begun, as the responder counts them (MSN) */
@@ -139,7 +142,8 @@ struct vb_rc_req {
 	/* deadlines, VB_RC_NEVER if none; rnr_until 0: not waiting */
 	uint64_t rto_at, timeout_at, rnr_until;
 	uint64_t pace_at;		/* when the pace lets more go; VB_RC_NEVER: it delays nothing */
-	uint64_t probe_at;		/* when what was sent again last counts as lost again */
+	uint64_t resent_at;		/* when something was sent again last */
+	uint64_t probe_at;		/* when that counts as lost again */
 	uint8_t probes;			/* since the last progress */
 	uint64_t timed_psn, timed_at;	/* the packet whose round trip is measured; 0: none */
 	struct vb_rc_window window;
@@ -148,7 +152,7 @@ struct vb_rc_req {
 	} reads[VB_RC_MAX_RD_ATOMIC];	/* READ and atomic requests as they were sent, oldest first */
 	uint8_t reads_head, reads_count;
 	uint64_t answered[VB_RC_WINDOW / 64];
-	/* Statistics. The engine itself reads packets_resent alone. */
+	/* Statistics, which the engine does not read. */
 	uint64_t packets_resent, timeouts, rnr_naks, sequence_naks, fatal_naks;
 };
 

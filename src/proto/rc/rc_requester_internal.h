@@ -8,6 +8,8 @@
 
 #include "proto/rc/rc_requester.h"
 
+enum { VB_RC_MOST_PROBES = 3, VB_RC_LEAST_PROBE_NS = 50000 };
+
 static inline struct vb_rc_slot *slot_at(const struct vb_rc_req *req, uint32_t position)
 {
 	return &req->slots[position & req->mask];
@@ -48,6 +50,14 @@ static inline void start_timers(struct vb_rc_req *req, uint64_t now)
 
 	req->rto_at = now + (timeout ? vb_min_u64(rto, timeout) : rto);
 	req->timeout_at = timeout ? now + timeout : VB_RC_NEVER;
+}
+
+/* Is what was sent again last still missing, it was lost again. */
+static inline void start_probe(struct vb_rc_req *req, uint64_t now)
+{
+	if (req->window.smooth_ns && req->probes < VB_RC_MOST_PROBES)
+		req->probe_at = vb_max_u64(req->resent_at + vb_rc_window_probe_ns(&req->window, req->probes),
+					   now + VB_RC_LEAST_PROBE_NS);
 }
 
 #endif

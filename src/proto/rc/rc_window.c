@@ -6,6 +6,8 @@ enum {
 	FEW_LOST = 4,    /* however small the window */
 	MANY_LOST = 8,   /* one of so many */
 	GROUP = 8,
+	PARTS = 16,      /* of a packet */
+	LEAST_GROWTH = 2, GROWTH_IN_SPACE = 3 * PARTS / 2, MOST_GROWTH = 16 * PARTS, /* in a round trip */
 	PACE_BURST = 32, /* packets that may go at once */
 };
 
@@ -14,6 +16,8 @@ enum {
 #define LEAST_PROBE_NS UINT64_C(50000)
 #define MOST_RTO_NS    UINT64_C(500000000)
 #define NO_QUEUE_NS    UINT64_C(100000)	/* round trips differ by this for other reasons */
+#define LONG_TRIP_NS   UINT64_C(1000000)	/* in which it grows by the most */
+#define ONE_PACKET_NS  UINT64_C(200000)	/* a round trip in which the window grows by one packet */
 #define LEAST_AGE_NS   UINT64_C(10000000000)	/* paths change */
 #define PACE_BURST_NS  UINT64_C(1000000)	/* and what is due within it: no pace for short round trips */
 
@@ -44,6 +48,7 @@ void vb_rc_window_measured(struct vb_rc_window *w, uint64_t now, uint64_t round_
 		w->standing_ns = w->group_least_ns;
 		w->group = 0;
 	}
+	w->last_ns = round_trip_ns;
 	w->rto_doublings = 0;
 	if (w->smooth_ns == 0) {
 		w->smooth_ns = round_trip_ns;
@@ -69,23 +74,38 @@ static void count_delivered(struct vb_rc_window *w, uint64_t now, uint32_t packe
 	w->counted_from = now;
 }
 
-static bool has_queue(const struct vb_rc_window *w) { return w->standing_ns > 2 * w->least_ns + NO_QUEUE_NS; }
+/* Is a round trip so long that packets wait somewhere? */
+static bool is_long(const struct vb_rc_window *w, uint64_t round_trip_ns)
+{
+	return round_trip_ns > w->least_ns + w->least_ns / 4 + NO_QUEUE_NS;
+}
+
+static bool has_queue(const struct vb_rc_window *w) { return is_long(w, w->standing_ns); }
+
+/* By so many parts of a packet the window grows in a round trip. */
+static uint32_t growth(const struct vb_rc_window *w)
+{
+	uint64_t ns = vb_min_u64(w->smooth_ns, LONG_TRIP_NS),
+		 by_length = ns * ns / (ONE_PACKET_NS * ONE_PACKET_NS / PARTS),
+		 by_space = has_queue(w) ? 0 : GROWTH_IN_SPACE,
+		 most = vb_min_u64(vb_max_u64(w->size, LEAST_GROWTH), MOST_GROWTH);
+	return (uint32_t)vb_min_u64(vb_max_u64(vb_max_u64(by_length, by_space), LEAST_GROWTH), most);
+}
 
 void vb_rc_window_acknowledged(struct vb_rc_window *w, uint64_t now, uint32_t packets, uint64_t in_flight)
 {
 	count_delivered(w, now, packets);
 	if (in_flight * 2 < w->size)
 		return;
-	if (has_queue(w) && w->threshold > w->size)
+	if (w->threshold > w->size && is_long(w, w->last_ns))
 		w->threshold = w->size;
 	if (w->size < w->threshold) {
 		w->size = vb_min_u32(w->size + packets, w->threshold);
 		return;
 	}
-	uint32_t step = has_queue(w) ? w->size : w->size / 4;	/* acknowledged packets per growth of 1 */
-	w->grown += packets;
-	w->size = vb_min_u32(w->size + w->grown / step, w->most);
-	w->grown %= step;
+	w->grown += packets * growth(w);
+	w->size = vb_min_u32(w->size + w->grown / (w->size * PARTS), w->most);
+	w->grown %= w->size * PARTS;
 }
 
 static uint32_t bounded(const struct vb_rc_window *w, uint64_t size)
@@ -93,19 +113,28 @@ static uint32_t bounded(const struct vb_rc_window *w, uint64_t size)
 	return (uint32_t)vb_min_u64(size < VB_RC_WINDOW_LEAST ? VB_RC_WINDOW_LEAST : size, w->most);
 }
 
-void vb_rc_window_congested(struct vb_rc_window *w)
+static void cut_to(struct vb_rc_window *w, uint64_t size)
 {
-	uint64_t carried = w->rate_ns ? w->rate_packets * w->least_ns / w->rate_ns : 0;
-
-	w->size = vb_min_u32(w->size, bounded(w, carried > w->size / 2 ? carried : w->size / 2));
+	w->size = vb_min_u32(w->size, bounded(w, size));
 	w->threshold = w->size;
 	w->grown = 0;
 }
 
-void vb_rc_window_lost(struct vb_rc_window *w, uint64_t packets)
+void vb_rc_window_marked(struct vb_rc_window *w) { cut_to(w, w->size - w->size / 4); }
+
+static void halve(struct vb_rc_window *w)
 {
-	if ((packets > FEW_LOST && packets * MANY_LOST > w->size) || has_queue(w))
-		vb_rc_window_congested(w);
+	uint64_t carried = w->rate_ns ? w->rate_packets * w->least_ns / w->rate_ns : 0;
+
+	cut_to(w, vb_max_u64(carried, w->size / 2));
+}
+
+bool vb_rc_window_lost(struct vb_rc_window *w, uint32_t packets)
+{
+	if ((packets <= FEW_LOST || packets * MANY_LOST <= w->size) && !has_queue(w))
+		return false;
+	halve(w);
+	return true;
 }
 
 void vb_rc_window_reset_rto(struct vb_rc_window *w)

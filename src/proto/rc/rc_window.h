@@ -4,13 +4,16 @@
  * wire.
  *
  * The window counts packets, and the responses that READs have asked for. Up to the threshold it grows by
- * what was acknowledged; beyond it, by four packets per round trip. It grows by one per round trip while
- * there is a standing queue on the path: even the shortest recent round trips are much longer than the
- * least. (A peer that waits for a processor makes some of them long, not all.) A standing queue also sets
- * the threshold. Few losses without a queue are random and change nothing. Losses at a queue, or many of
- * them, halve the window, but not below what the path has just carried (delivery rate times least round
- * trip). An RTO that expires quarters the window, and sets the threshold to half of it. The window grows
- * only while at least half of it is in use.
+ * what was acknowledged. The first long round trip ends that: packets wait in a queue, and twice as many
+ * would not fit. Beyond the threshold it grows by the square of the round trip's length, one packet at
+ * 200 us: so connections of different lengths that share a full link end up with equal shares. While no
+ * queue stands on the path, it grows by at least one and a half packets. (A queue stands if even the shortest
+ * of the last round trips is long. A peer that waits for a processor makes some of them long, not all.)
+ *
+ * Few losses without a queue are random and change nothing. Losses at a queue, or many of them, halve the
+ * window, but not below what the path has just carried (delivery rate times least round trip). A mark takes
+ * a quarter of it. An RTO that expires takes three quarters, and sets the threshold to half of it. The window
+ * grows only while at least half of it is in use.
  *
  * Pacing: if a round trip takes long, the packets of a window are spread over it, somewhat faster than they
  * will be acknowledged. So what a pause, or one ACK, lets go at once does not overflow a short queue.
@@ -24,9 +27,9 @@ enum { VB_RC_WINDOW_LEAST = 4, VB_RC_WINDOW_START = 64 };
 
 struct vb_rc_window {
 	uint32_t size, most, threshold;	/* packets */
-	uint32_t grown;			/* acknowledged since the last step */
+	uint32_t grown;			/* since the last step: see growth() */
 	uint64_t smooth_ns, variance_ns; /* round trip; 0: none measured */
-	uint64_t least_ns, least_at;
+	uint64_t least_ns, least_at, last_ns;
 	/* the least of the last group of round trips, and of this group so far */
 	uint64_t standing_ns, group_least_ns;
 	uint32_t group;			/* measured in this group */
@@ -41,12 +44,12 @@ void vb_rc_window_init(struct vb_rc_window *w, uint32_t most);
 void vb_rc_window_measured(struct vb_rc_window *w, uint64_t now, uint64_t round_trip_ns);
 /* packets were acknowledged; in_flight: how many were in flight before. */
 void vb_rc_window_acknowledged(struct vb_rc_window *w, uint64_t now, uint32_t packets, uint64_t in_flight);
-/* At most once per round trip. packets: how many were sent again since the last call. */
-void vb_rc_window_lost(struct vb_rc_window *w, uint64_t packets);
+/* packets: how many of a round trip's are known to be lost. True: the window was cut, for all of them. */
+bool vb_rc_window_lost(struct vb_rc_window *w, uint32_t packets);
 /* The RTO expired. */
 void vb_rc_window_timed_out(struct vb_rc_window *w);
 /* A queue on the path marks packets. At most once per round trip. */
-void vb_rc_window_congested(struct vb_rc_window *w);
+void vb_rc_window_marked(struct vb_rc_window *w);
 /* When the pace lets the next packet go: now, or so much later that several may go at once. */
 uint64_t vb_rc_window_pace_ns(const struct vb_rc_window *w, uint64_t now);
 /* packets went out, or as many responses were asked for. */
