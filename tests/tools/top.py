@@ -254,7 +254,7 @@ def trouble__is_red():
         top.await_text(rf"^ *{client} .*it is stopped", "what is wrong")
         top.press("t")
         top.await_text(r"only trouble", "the filter")
-        line = next(line for line in top.lines("-e") if str(client) in line)
+        line = next(line for line in top.lines("-e") if re.match(rf" *{client} ", re.sub("\x1b\\[[0-9;]*m", "", line)))
         expect("\x1b[31m" in line, True, f"red ({line!r})")
 
 
