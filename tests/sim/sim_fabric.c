@@ -5,7 +5,9 @@
  * they can be asserted.
  *
  * A flow is a connection in one direction: requester at one host, responder at the other, and a number of
- * WRITEs of one size. What a flow delivers counts when its requester hears of it.
+ * WRITEs of one size. What a flow delivers counts when its requester hears of it. For comparison, a flow may
+ * be DCQCN's: packets without end at its rate, which count when they arrive. DCQCN is made for networks that
+ * lose nothing, so its queues have no end.
  *
  * usage: sim_fabric [-l] [NAME...]: the short scenarios, or with -l the long ones; those whose names begin so
  */
@@ -13,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dcqcn.h"
 #include "fabric.h"
 #include "proto/rc/cnp.h"
 #include "proto/rc/rc_responder.h"
@@ -41,6 +44,9 @@ struct flow {
 	uint64_t next_post_at;
 	uint32_t session;        /* its QP number; a flow may begin anew, towards another host */
 	bool has_failed;
+	bool is_dcqcn;
+	struct dcqcn dcqcn;
+	uint64_t received;       /* bytes, of DCQCN's */
 };
 
 enum { MOST_TIMES = 100000 };
@@ -104,6 +110,37 @@ static void complete(struct flow *f)
 	}
 }
 
+/* ---- DCQCN's ---- */
+
+static void send_bare(struct flow *f, bool is_answer, uint32_t payload)
+{
+	struct vb_packet_out out = { .header_bytes = sizeof(struct vb_bth), .payload_bytes = payload };
+	fabric_send(is_answer ? f->to : f->from, is_answer ? f->from : f->to, f, is_answer, &out);
+}
+
+static void go_at_rate(struct flow *f)
+{
+	while (fabric.now >= f->next_post_at && fabric_has_room(f->from, &f->go)) {
+		send_bare(f, false, f->mtu);
+		f->next_post_at = dcqcn_sent(&f->dcqcn, fabric.now, f->mtu);
+	}
+	if (fabric.now < f->next_post_at)
+		fabric_set(&f->go, f->next_post_at);
+}
+
+static void arrived_at_rate(struct flow *f, const struct fabric_packet *p)
+{
+	if (p->is_answer) {
+		dcqcn_notified(&f->dcqcn, fabric.now);
+		return;
+	}
+	f->received += f->mtu;
+	if (p->is_marked && vb_cnp_is_due(&f->cnp, fabric.now))
+		send_bare(f, true, 16);
+}
+
+/* ---- RC's ---- */
+
 /* Sends what may be sent; comes again when there will be more. */
 static void go(struct flow *f)
 {
@@ -127,8 +164,10 @@ static void go(struct flow *f)
 static void go_event(struct fabric_event *event)
 {
 	struct flow *f = vb_container_of(event, struct flow, go);
-	if (f->begun_at == 0)
-		f->begun_at = fabric.now;
+	if (f->is_dcqcn) {
+		go_at_rate(f);
+		return;
+	}
 	if (fabric.now >= vb_rc_req_deadline(&f->req))
 		vb_rc_req_expire(&f->req, fabric.now);
 	go(f);
@@ -152,6 +191,10 @@ static void arrived(const struct fabric_packet *p)
 	static uint8_t bytes[VB_RC_BUFFER_BYTES];
 	struct flow *f = p->connection;
 	struct vb_packet packet;
+	if (f->is_dcqcn) {
+		arrived_at_rate(f, p);
+		return;
+	}
 	memcpy(bytes, p->header, sizeof(p->header));
 	if (vb_packet_parse(bytes, p->bytes, &packet))
 		abort();
@@ -183,6 +226,7 @@ static void start(struct flow *f, uint64_t at_ns)
 	f->cnp = (struct vb_cnp){ 0 };
 	f->posted = f->completed = f->begun_at = f->next_post_at = 0;
 	f->go.happen = go_event;
+	dcqcn_init(&f->dcqcn, at_ns, 1e12 / TEN_GBIT);
 	fabric_set(&f->go, at_ns);
 }
 
@@ -192,7 +236,8 @@ static void end(struct flow *f) { vb_rc_resp_fini(&f->resp); }
 static uint64_t delivered_bytes(struct flow *f)
 {
 	/* packets, so that long messages count in part */
-	uint64_t bytes = (f->req.acked - vb_psn_first(f->req.config.first_psn)) * f->mtu;
+	uint64_t acked = (f->req.acked - vb_psn_first(f->req.config.first_psn)) * f->mtu,
+		 bytes = f->is_dcqcn ? f->received : acked;
 	uint64_t more = bytes - f->counted_from;
 	f->counted_from = bytes;
 	return more;
@@ -221,7 +266,7 @@ struct scenario {
 	void (*run)(const struct scenario *s, struct figures *out);
 	unsigned hosts;          /* that send */
 	uint32_t mtu, message;   /* message: 0 where flows have no end */
-	bool marks, is_long;
+	bool marks, is_long, dcqcn;
 	double least_used, least_fair;
 };
 
@@ -230,7 +275,7 @@ static struct fabric_link link_of(const struct scenario *s)
 	return (struct fabric_link){ .per_byte_ps = TEN_GBIT,
 				     .delay_ns = 5 * US,
 				     .jitter_ns = 5 * US,
-				     .queue = 256 * KIB,
+				     .queue = s->dcqcn ? UINT32_MAX : 256 * KIB,
 				     .mark_from = 32 * KIB,
 				     .mark_all = s->marks ? 128 * KIB : 0 };
 }
@@ -250,7 +295,7 @@ static void begin(const struct scenario *s, unsigned hosts, unsigned num_flows)
 static void begin_endless(const struct scenario *s, unsigned i, unsigned from, unsigned to)
 {
 	flows[i] = (struct flow){ .from = from, .to = to, .mtu = s->mtu, .message = 64 * KIB,
-				  .messages = UINT64_MAX };
+				  .messages = UINT64_MAX, .is_dcqcn = s->dcqcn };
 	start(&flows[i], fabric.now + fabric_random(MS));
 }
 
@@ -442,6 +487,10 @@ static const struct scenario scenarios[] = {
 	{ "short messages beside 4 streams", short_beside_long, 4, 1024, .least_used = 0.9, .least_fair = 0.8 },
 	{ "short messages beside 4 streams, marked", short_beside_long, 4, 1024, .marks = true,
 	  .least_used = 0.95, .least_fair = 0.9 },
+	{ "DCQCN: incast of 2", incast, 2, 1024, .marks = true, .dcqcn = true },
+	{ "DCQCN: incast of 16", incast, 16, 1024, .marks = true, .dcqcn = true },
+	{ "DCQCN: near and far", near_and_far, 2, 1024, .marks = true, .dcqcn = true },
+	{ "DCQCN: short messages beside 4 streams", short_beside_long, 4, 1024, .marks = true, .dcqcn = true },
 	{ "all to all, 100 hosts", all_to_all, 100, 4096, 16 * KIB, .least_used = 0.3 },
 	{ "all-reduce, 32 hosts", ring, 32, 4096, 256 * KIB, .least_used = 0.5 },
 	{ "all to all, 1,000 hosts", all_to_all, 1000, 4096, 16 * KIB, .is_long = true, .least_used = 0.3 },
