@@ -48,6 +48,7 @@ void vb_rc_window_measured(struct vb_rc_window *w, uint64_t now, uint64_t round_
 		w->standing_ns = w->group_least_ns;
 		w->group = 0;
 	}
+	w->before_last_ns = w->last_ns;
 	w->last_ns = round_trip_ns;
 	w->rto_doublings = 0;
 	if (w->smooth_ns == 0) {
@@ -97,7 +98,7 @@ void vb_rc_window_acknowledged(struct vb_rc_window *w, uint64_t now, uint32_t pa
 	count_delivered(w, now, packets);
 	if (in_flight * 2 < w->size)
 		return;
-	if (w->threshold > w->size && is_long(w, w->last_ns))
+	if (w->threshold > w->size && is_long(w, vb_min_u64(w->last_ns, w->before_last_ns)))
 		w->threshold = w->size;
 	if (w->size < w->threshold) {
 		w->size = vb_min_u32(w->size + packets, w->threshold);

@@ -4,7 +4,7 @@
  * wire.
  *
  * The window counts packets, and the responses that READs have asked for. Up to the threshold it grows by
- * what was acknowledged. The first long round trip ends that: packets wait in a queue, and twice as many
+ * what was acknowledged. Two long round trips in a row end that: packets wait in a queue, and twice as many
  * would not fit. Beyond the threshold it grows by the square of the round trip's length, one packet at
  * 200 us: so connections of different lengths that share a full link end up with equal shares. While no
  * queue stands on the path, it grows by at least one and a half packets. (A queue stands if even the shortest
@@ -29,7 +29,7 @@ struct vb_rc_window {
 	uint32_t size, most, threshold;	/* packets */
 	uint32_t grown;			/* since the last step: see growth() */
 	uint64_t smooth_ns, variance_ns; /* round trip; 0: none measured */
-	uint64_t least_ns, least_at, last_ns;
+	uint64_t least_ns, least_at, last_ns, before_last_ns;
 	/* the least of the last group of round trips, and of this group so far */
 	uint64_t standing_ns, group_least_ns;
 	uint32_t group;			/* measured in this group */
