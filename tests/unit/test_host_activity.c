@@ -4,12 +4,13 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "../between.h"
 #include "host/activity.h"
 
 static void run_on(int sock)
 {
 	say(sock, 0);
-	for (volatile unsigned turns = 0;; turns++)
+	for (;;)
 		;
 }
 
@@ -86,7 +87,7 @@ static void thread__that_sleeps_has_moved_on(void **state)
 	struct vb_thread_looks looks = { .tid = worker.tid };
 	assert_false(vb_thread_has_moved_on(&looks)); /* one look tells nothing */
 	assert_true(WAIT_FOR(vb_thread_has_moved_on(&looks)));
-	assert_in_range(looks.ran_ns - looks.first_ns, 0, VB_THREAD_RUNS_NS); /* it was not by running */
+	assert_between(looks.ran_ns - looks.first_ns, 0, VB_THREAD_RUNS_NS); /* it was not by running */
 	worker.is_over = true;
 	pthread_join(thread, NULL);
 }
@@ -97,7 +98,7 @@ static void thread__that_runs_has_time(void **state)
 	pthread_t thread = start_worker(true);
 	struct vb_thread_looks looks = { .tid = worker.tid };
 	while (!vb_thread_has_moved_on(&looks))
-		assert_in_range(looks.ran_ns - looks.first_ns, 0, VB_THREAD_RUNS_NS);
+		assert_between(looks.ran_ns - looks.first_ns, 0, VB_THREAD_RUNS_NS);
 	assert_true(looks.ran_ns - looks.first_ns > VB_THREAD_RUNS_NS);
 	worker.is_over = true;
 	pthread_join(thread, NULL);

@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "../between.h"
 #include "adapter/progress/path.h"
 #include "adapter/progress/progress.h"
 #include "fake_host.h"
@@ -163,9 +164,9 @@ static void leader__sleeps_in_long_waits(void **state)
 {
 	become_polling_leader();
 	assert_int_equal(wait_as_leader(LONG_WAIT_NS), 0);
-	assert_in_range(slept_ns, LONG_WAIT_NS / 2, LONG_WAIT_NS);
+	assert_between(slept_ns, LONG_WAIT_NS / 2, LONG_WAIT_NS);
 	assert_int_equal(wait_as_leader(SHORT_WAIT_NS), 0);
-	assert_in_range(slept_ns, SHORT_WAIT_NS / 2, SHORT_WAIT_NS);
+	assert_between(slept_ns, SHORT_WAIT_NS / 2, SHORT_WAIT_NS);
 }
 
 /* Nobody would take over if it lost its processor. */
@@ -256,7 +257,7 @@ static void network__is_looked_at_rarely_while_shared_memory_brings_news(void **
 		looks = 0;
 		vb_path_note_shm();
 		pump(NEWS_US);
-		assert_in_range(looks, 1, NEWS_US / NETWORK_US + 1);
+		assert_between(looks, 1, NEWS_US / NETWORK_US + 1);
 	}
 	pump(MANY_POLLS); /* the news is old by then */
 	looks = 0;
