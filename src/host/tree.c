@@ -237,6 +237,12 @@ static void sweep_others(const char *folder, const char *own)
 		closedir(dir);
 }
 
+/* -1: no, or a process of another namespace, which has found it unused, removes it right now. */
+static int take_root(const char *root)
+{
+	return own_folder(root) && access(root, W_OK | X_OK) == 0 ? take_users(root, LOCK_SH) : -1;
+}
+
 /* A process has one tree, that of its namespace, as long as it lives. A child shares its parent's lock. */
 static bool hold(const char *folder, const char *root)
 {
@@ -247,8 +253,7 @@ static bool hold(const char *folder, const char *root)
 	if (users < 0 || strcmp(held, root)) {
 		if (users >= 0)
 			close(users);
-		for (int tries = 0;
-		     tries < 8 && (users = own_folder(root) ? take_users(root, LOCK_SH) : -1) < 0; tries++)
+		for (int tries = 0; tries < 64 && (users = take_root(root)) < 0; tries++)
 			;
 		snprintf(held, sizeof(held), "%s", root);
 		if (users >= 0)
@@ -270,7 +275,7 @@ static bool find_place(const char *base, char *root, size_t room)
 	    !own_folder(folder))
 		return false;
 	return snprintf(root, room, "%s/%llu", folder, (unsigned long long)ns.st_ino) < (int)room &&
-	       own_folder(root) && access(root, W_OK | X_OK) == 0 && hold(folder, root);
+	       hold(folder, root);
 }
 
 const char *vb_tree_root(void)

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -26,6 +27,17 @@ int openat(int folder, const char *path, int flags, ...)
 	va_end(args);
 	opened++;
 	return (int)syscall(SYS_openat, folder, path, flags, mode);
+}
+
+static unsigned removals; /* so often another process removes the root that is looked at */
+
+int access(const char *path, int mode)
+{
+	if (removals) {
+		removals--;
+		assert_int_equal(rmdir(path), 0);
+	}
+	return (int)syscall(SYS_faccessat, AT_FDCWD, path, mode);
 }
 
 static char base[] = "/tmp/tree.XXXXXX";
@@ -129,6 +141,21 @@ static void tree__what_others_remove_comes_back(void **state)
 	assert_has(&same);
 }
 
+/* A process of another namespace takes it for unused while this one begins. */
+static void tree__root_is_made_again(void **state)
+{
+	char other[sizeof(base) + 8];
+
+	snprintf(other, sizeof(other), "%s/other", base);
+	assert_int_equal(mkdir(other, 0700), 0);
+	assert_int_equal(setenv("XDG_RUNTIME_DIR", other, 1), 0);
+	removals = 10;
+	assert_memory_equal(vb_tree_root(), other, strlen(other));
+	assert_int_equal(removals, 0);
+	assert_int_equal(setenv("XDG_RUNTIME_DIR", base, 1), 0);
+	assert_non_null(vb_tree_root());
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -136,6 +163,7 @@ int main(void)
 		cmocka_unit_test(tree__files_that_are_known_are_not_opened),
 		cmocka_unit_test(tree__counters_of_others_are_replaced_at_once),
 		cmocka_unit_test(tree__what_others_remove_comes_back),
+		cmocka_unit_test(tree__root_is_made_again),
 	};
 	return cmocka_run_group_tests_name("host_tree", tests, make_base, remove_base);
 }
