@@ -237,7 +237,10 @@ static void sweep_others(const char *folder, const char *own)
 		closedir(dir);
 }
 
-/* -1: no, or a process of another namespace, which has found it unused, removes it right now. */
+/*
+ * The lock on the root, or -1: a process of another namespace may have found the root unused, and be removing
+ * it. Then another try succeeds.
+ */
 static int take_root(const char *root)
 {
 	return own_folder(root) && access(root, W_OK | X_OK) == 0 ? take_users(root, LOCK_SH) : -1;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * DCQCN's sender (Zhu and others, "Congestion control for large-scale RDMA deployments", SIGCOMM 2015), which
- * hardware adapters have: a rate that CNPs reduce, and that grows by time and bytes since. For comparison in
- * sim_fabric.c. Parameters are those of the paper.
+ * The sender of DCQCN, the congestion control of hardware adapters, for comparison in sim_fabric.c. CNPs
+ * reduce its rate. The rate grows again with the time and the bytes since the last CNP. Algorithm and
+ * parameters: Zhu and others, "Congestion control for large-scale RDMA deployments", SIGCOMM 2015.
  */
 #ifndef VB_SIM_DCQCN_H
 #define VB_SIM_DCQCN_H

@@ -143,10 +143,7 @@ static void at_switch(struct fabric_event *event)
 		lose(p);
 		return;
 	}
-	if (is_to_be_marked(&h->link, bytes)) {
-		p->is_marked = true;
-		fabric.marked++;
-	}
+	p->is_marked = is_to_be_marked(&h->link, bytes);
 	carry(h, &h->down, p, at_host);
 }
 
@@ -171,7 +168,6 @@ void fabric_send(unsigned from, unsigned to, void *connection, bool is_answer,
 	p->to = to;
 	p->bytes = out->header_bytes + out->payload_bytes + out->pad_bytes;
 	p->is_answer = is_answer;
-	p->is_marked = false;
 	memcpy(p->header, out->header, sizeof(p->header));
 	carry(h, &h->up, p, at_switch);
 }

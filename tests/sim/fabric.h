@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Hosts around one switch, in simulated time, for simulations of up to a thousand hosts (sim_fabric.c).
+ * Up to a thousand hosts around one switch, in simulated time (sim_fabric.c).
  *
  *	host a ── [ rate | delay ] ──▶ switch ── [ queue | rate | delay ] ──▶ host b
  *
@@ -44,7 +44,7 @@ struct fabric_packet {
 
 extern struct fabric {
 	uint64_t now;      /* ns */
-	uint64_t lost, marked, packets;
+	uint64_t lost, packets;
 } fabric;
 
 /* A new world at time 1 ms. arrive: takes packets at their hosts, and must not keep them. */

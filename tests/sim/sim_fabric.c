@@ -4,10 +4,10 @@
  * evenly they share it, and how long short messages take beside long ones. The same numbers every time, so
  * they can be asserted.
  *
- * A flow is a connection in one direction: requester at one host, responder at the other, and a number of
- * WRITEs of one size. What a flow delivers counts when its requester hears of it. For comparison, a flow may
- * be DCQCN's: packets without end at its rate, which count when they arrive. DCQCN is made for networks that
- * lose nothing, so its queues have no end.
+ * A flow is one connection: the requester at one host sends WRITEs of one size to the responder at another.
+ * A packet counts as delivered when its ACK arrives. For comparison, a flow may be DCQCN's. It sends packets
+ * at DCQCN's rate, which count when they arrive. DCQCN is made for networks that lose nothing, so the queues
+ * of its scenarios have no limit.
  *
  * usage: sim_fabric [-l] [NAME...]: the short scenarios, or with -l the long ones; those whose names begin so
  */

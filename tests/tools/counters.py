@@ -244,7 +244,8 @@ def perftest(kind, path):
             client.stdin.flush()
             output = client.stdout.read()
             said = re.search(rf"^ {size} +(\d+) ", output, re.M)
-            expect(said and int(said[1]), ITERATIONS, f"iterations that it reports: {output}{client.stderr.read()}")
+            what = f"iterations that it reports: {output}{client.stderr.read()}"
+            expect(said and int(said[1]), ITERATIONS, what)
             names = KINDS[kind][:2]
             expect([row[name] for name in names], [ITERATIONS, ITERATIONS * size], f"{names}")
             expect(row["requests"], ITERATIONS, "requests of all kinds")

@@ -230,8 +230,8 @@ GOT = "until [ $(awk '/eth0/ {{ print $2 }}' /proc/net/dev) -gt {} ]; do sleep 0
 
 
 def stream(count, *heal, server="exit = 0", client="exit = 0", seed=1):
-    """A stream of rsockets' from h2 to h1 and back, which a partition parts when 300 kB have come. The link is so
-    slow until it heals that the stream has far to go then, however late the partition comes."""
+    """A stream of rsockets' from h2 to h1 and back, which a partition parts when 300 kB have come. The link is
+    slow until it heals, so that the stream has far to go then, however late the partition comes."""
     # Who only receives asks in vain whether the sender is there (-k): nothing else tells it.
     words = ["verbatim", "run", "rstream", "-k", "1", "-S", "65536", "-C", str(count), "-I", "1"]
     again = "do [ $(awk '/eth0/ { print $10 }' /proc/net/dev) -lt 100000 ] || exit 1; sleep 0.1; done"  # sent
@@ -277,7 +277,8 @@ def partition_heals():
         return "rstream is not installed"
     heal = event('after = { ends = "middle" }', 'at = "500ms"', 'link = "h1-h2 up rate 500mbit"')
     said = objects(stream(200, heal, client='output = "custom *64k"'))
-    expect([o["link"] for o in said if o["type"] == "event"], ["h1-h2 down", "h1-h2 up rate 500mbit"], "events")
+    events = [o["link"] for o in said if o["type"] == "event"]
+    expect(events, ["h1-h2 down", "h1-h2 up rate 500mbit"], "events")
     return None
 
 

@@ -254,7 +254,8 @@ def trouble__is_red():
         top.await_text(rf"^ *{client} .*it is stopped", "what is wrong")
         top.press("t")
         top.await_text(r"only trouble", "the filter")
-        line = next(line for line in top.lines("-e") if re.match(rf" *{client} ", re.sub("\x1b\\[[0-9;]*m", "", line)))
+        plain = lambda line: re.sub("\x1b\\[[0-9;]*m", "", line)  # noqa: E731
+        line = next(line for line in top.lines("-e") if re.match(rf" *{client} ", plain(line)))
         expect("\x1b[31m" in line, True, f"red ({line!r})")
 
 

@@ -29,7 +29,7 @@ static void resend(struct vb_rc_req *req, uint64_t from, uint32_t burst)
 	schedule(req, from, req->burst_end);
 }
 
-/* Each round trip names one. */
+/* A responder that keeps packets names one hole in a round trip: all that are left would take too long. */
 static bool has_many_holes(const struct vb_rc_req *req)
 {
 	return req->peer == VB_RC_PEER_KEEPS && req->lost > SINGLE_HOLES;
@@ -43,7 +43,14 @@ static void recover(struct vb_rc_req *req, uint32_t burst)
 	resend(req, req->acked, burst);
 }
 
-/* So many packets turn out to be lost. */
+/* The window was cut for whatever is lost of the packets in flight. */
+static void note_cut(struct vb_rc_req *req)
+{
+	req->cut_end = req->next;
+	req->is_cut = true;
+}
+
+/* More packets are found lost. */
 static void note_loss(struct vb_rc_req *req, uint32_t packets)
 {
 	if (req->una >= req->cut_end) {
@@ -142,7 +149,7 @@ static void reset_timers(struct vb_rc_req *req, uint64_t now)
 /*
  * acked has advanced while recovering: to before the end of what was resent, to the end, or beyond. At the
  * end or a little beyond: a run of losses, or a responder that drops packets, so the next burst is larger.
- * Far beyond: one packet was missing. Some of these may be all; behind more of them there are many.
+ * Far beyond: one packet was missing. After some of these the requester expects many more.
  */
 static void continue_recovery(struct vb_rc_req *req, bool is_nak)
 {
@@ -334,8 +341,7 @@ static enum vb_rc_verdict receive_congestion(struct vb_rc_req *req)
 {
 	if ((req->una < req->cut_end && req->is_cut) || req->una == req->next)
 		return VB_RC_IGNORED;
-	req->cut_end = req->next;
-	req->is_cut = true;
+	note_cut(req);
 	vb_rc_window_marked(&req->window);
 	return VB_RC_TAKEN;
 }
@@ -384,8 +390,8 @@ static void rto_expired(struct vb_rc_req *req, uint64_t now)
 	uint64_t timeout = req->timeout_at;
 
 	vb_rc_window_timed_out(&req->window);
-	req->cut_end = req->rto_end = req->next;
-	req->is_cut = true;
+	note_cut(req);
+	req->rto_end = req->next;
 	req->peer = VB_RC_PEER_UNKNOWN;
 	req->nak_psn = 0;
 	if (req->acked < req->next)

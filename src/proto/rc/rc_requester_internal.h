@@ -8,7 +8,7 @@
 
 #include "proto/rc/rc_requester.h"
 
-enum { VB_RC_MOST_PROBES = 3, VB_RC_LEAST_PROBE_NS = 50000 };
+enum { VB_RC_MOST_PROBES = 3 };
 
 static inline struct vb_rc_slot *slot_at(const struct vb_rc_req *req, uint32_t position)
 {
@@ -52,7 +52,7 @@ static inline void start_timers(struct vb_rc_req *req, uint64_t now)
 	req->timeout_at = timeout ? now + timeout : VB_RC_NEVER;
 }
 
-/* Is what was sent again last still missing, it was lost again. */
+/* Sets the time from which on a packet that was sent again, and is still missing, counts as lost again. */
 static inline void start_probe(struct vb_rc_req *req, uint64_t now)
 {
 	if (req->window.smooth_ns && req->probes < VB_RC_MOST_PROBES)

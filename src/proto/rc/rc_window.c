@@ -13,7 +13,6 @@ enum {
 
 #define FIRST_RTO_NS   UINT64_C(10000000)
 #define LEAST_RTO_NS   UINT64_C(1000000)	/* usually enough for a peer that must be scheduled first */
-#define LEAST_PROBE_NS UINT64_C(50000)
 #define MOST_RTO_NS    UINT64_C(500000000)
 #define NO_QUEUE_NS    UINT64_C(100000)	/* round trips differ by this for other reasons */
 #define LONG_TRIP_NS   UINT64_C(1000000)	/* in which it grows by the most */
@@ -83,7 +82,7 @@ static bool is_long(const struct vb_rc_window *w, uint64_t round_trip_ns)
 
 static bool has_queue(const struct vb_rc_window *w) { return is_long(w, w->standing_ns); }
 
-/* By so many parts of a packet the window grows in a round trip. */
+/* How many parts of a packet the window grows by in a round trip. */
 static uint32_t growth(const struct vb_rc_window *w)
 {
 	uint64_t ns = vb_min_u64(w->smooth_ns, LONG_TRIP_NS),
@@ -192,5 +191,5 @@ uint64_t vb_rc_window_probe_ns(const struct vb_rc_window *w, unsigned n)
 {
 	uint64_t wait = w->smooth_ns * 3 / 2 + 4 * w->variance_ns;
 
-	return (wait < LEAST_PROBE_NS ? LEAST_PROBE_NS : wait) << n;
+	return vb_max_u64(wait, VB_RC_LEAST_PROBE_NS) << n;
 }

@@ -24,6 +24,7 @@
 #include "base/base.h"
 
 enum { VB_RC_WINDOW_LEAST = 4, VB_RC_WINDOW_START = 64 };
+#define VB_RC_LEAST_PROBE_NS UINT64_C(50000)
 
 struct vb_rc_window {
 	uint32_t size, most, threshold;	/* packets */
