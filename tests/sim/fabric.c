@@ -4,8 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "chance.h"
+
 enum {
-	OVERHEAD = 66,         /* bytes of a packet on the wire beside BTH to padding */
 	SOCKET_BYTES = 131072, /* a host may be ahead of its link by */
 	OF_ALL = 100000,
 };
@@ -25,30 +26,24 @@ struct fabric fabric;
 static struct vb_heap events = VB_HEAP_INIT;
 static struct fabric_packet *unused;
 static void (*take)(const struct fabric_packet *packet);
-static uint64_t chance, now_ps;
+static uint64_t random_state, now_ps;
 
 void fabric_begin(uint64_t seed, unsigned count, const struct fabric_link *link,
 		  void (*arrive)(const struct fabric_packet *packet))
 {
-	vb_heap_forget(&events);
+	fabric_end();
 	memset(hosts, 0, sizeof(hosts));
 	for (unsigned i = 0; i < count; i++)
 		hosts[i].link = *link;
 	now_ps = UINT64_C(1000000000);
 	fabric = (struct fabric){ .now = now_ps / 1000 };
-	chance = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
+	random_state = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
 	take = arrive;
 }
 
 void fabric_set_link(unsigned host, const struct fabric_link *link) { hosts[host].link = *link; }
 
-uint64_t fabric_random(uint64_t below)
-{
-	chance ^= chance << 13;
-	chance ^= chance >> 7;
-	chance ^= chance << 17;
-	return (chance * UINT64_C(0x2545f4914f6cdd1d) >> 33) % below;
-}
+uint64_t fabric_random(uint64_t below) { return chance_below(&random_state, below); }
 
 /* ---- events ---- */
 
@@ -73,6 +68,8 @@ bool fabric_step(uint64_t until_ns)
 
 /* ---- packets ---- */
 
+static void at_switch(struct fabric_event *event), at_host(struct fabric_event *event);
+
 static struct fabric_packet *packet_new(void)
 {
 	struct fabric_packet *p = unused;
@@ -88,6 +85,17 @@ static void packet_free(struct fabric_packet *p)
 {
 	p->next_free = unused;
 	unused = p;
+}
+
+void fabric_end(void)
+{
+	struct vb_heap_node *first;
+	while ((first = vb_heap_first(&events))) {
+		struct fabric_event *event = vb_container_of(first, struct fabric_event, node);
+		vb_heap_remove(&events, first);
+		if (event->happen == at_switch || event->happen == at_host)
+			packet_free(vb_container_of(event, struct fabric_packet, event));
+	}
 }
 
 static bool is_lost(const struct host *h)
@@ -106,7 +114,8 @@ static void carry(const struct host *h, struct lane *lane, struct fabric_packet 
 		  void (*arrive)(struct fabric_event *event))
 {
 	const struct fabric_link *link = &h->link;
-	lane->free_at_ps = vb_max_u64(lane->free_at_ps, now_ps) + (p->bytes + OVERHEAD) * link->per_byte_ps;
+	uint64_t takes_ps = (p->bytes + FABRIC_OVERHEAD) * link->per_byte_ps;
+	lane->free_at_ps = vb_max_u64(lane->free_at_ps, now_ps) + takes_ps;
 	uint64_t at_ps = lane->free_at_ps + link->delay_ns * 1000 + fabric_random(link->jitter_ns * 1000 + 1);
 	lane->last_at_ps = vb_max_u64(at_ps, lane->last_at_ps + 1);
 	p->event.happen = arrive;

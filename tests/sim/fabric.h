@@ -18,7 +18,10 @@
 #include "base/heap.h"
 #include "proto/rc/request.h"
 
-enum { FABRIC_HOSTS = 1024 };
+enum {
+	FABRIC_HOSTS = 1024,
+	FABRIC_OVERHEAD = 66, /* bytes of a packet on the wire beside BTH to padding */
+};
 
 struct fabric_link {
 	uint64_t per_byte_ps, delay_ns, jitter_ns;
@@ -50,6 +53,8 @@ extern struct fabric {
 /* A new world at time 1 ms. arrive: takes packets at their hosts, and must not keep them. */
 void fabric_begin(uint64_t seed, unsigned hosts, const struct fabric_link *link,
 		  void (*arrive)(const struct fabric_packet *packet));
+/* Nothing happens any more. Before the owners of events are freed; fabric_begin does it as well. */
+void fabric_end(void);
 void fabric_set_link(unsigned host, const struct fabric_link *link);
 uint64_t fabric_random(uint64_t below);
 

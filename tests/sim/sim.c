@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+#include "chance.h"
 #include "sim.h"
 
 #include <errno.h>
@@ -44,10 +45,7 @@ static struct {
 
 uint64_t sim_random(void)
 {
-	net.random ^= net.random << 13;
-	net.random ^= net.random >> 7;
-	net.random ^= net.random << 17;
-	return net.random * UINT64_C(0x2545f4914f6cdd1d);
+	return chance_next(&net.random);
 }
 
 unsigned sim_pick(unsigned n) { return (unsigned)((sim_random() >> 32) % n); }

@@ -18,14 +18,14 @@
 #include "dcqcn.h"
 #include "fabric.h"
 #include "proto/rc/cnp.h"
-#include "proto/rc/rc_responder.h"
+#include "unseen.h"
 
 #define US UINT64_C(1000)
 #define MS UINT64_C(1000000)
 #define KIB 1024u
 #define TEN_GBIT 800 /* ps per byte */
 
-enum { SLOTS = 16, WINDOW = 1024, RETRY_TIME_MS = 67, RETRIES = 7, HEADERS = 12 + 66 };
+enum { SLOTS = 16, WINDOW = 1024, RETRY_TIME_MS = 67, RETRIES = 7, HEADERS = 12 + FABRIC_OVERHEAD };
 
 /* ---- flows ---- */
 
@@ -56,22 +56,7 @@ static unsigned failed;          /* flows */
 static uint64_t times[MOST_TIMES]; /* of single messages, ns */
 static size_t num_times;
 
-static int receive_take(void *ctx, const struct vb_packet *packet) { return 0; }
-static int receive_place(void *ctx, uint64_t offset, const void *bytes, size_t len) { return 0; }
-static void receive_done(void *ctx, const struct vb_received *received) { }
-static int check(void *ctx, uint32_t rkey, uint64_t addr, uint64_t len, enum vb_access access) { return 0; }
-static int write_memory(void *ctx, uint32_t rkey, uint64_t addr, const void *bytes, size_t len) { return 0; }
-static int invalidate(void *ctx, uint32_t rkey) { return 0; }
-static int place(void *ctx, uint32_t position, uint64_t offset, const void *bytes, size_t len) { return 0; }
 static void *buffer_take(void *ctx) { return malloc(VB_RC_BUFFER_BYTES); }
-static void buffer_give(void *ctx, void *buffer) { free(buffer); }
-
-static const struct vb_responder_ops ops = { .receive_take = receive_take,
-					     .receive_place = receive_place,
-					     .receive_done = receive_done,
-					     .check = check,
-					     .write = write_memory,
-					     .invalidate = invalidate };
 
 static void note_time(uint64_t ns)
 {
@@ -525,6 +510,7 @@ int main(int argc, char **argv)
 		all_good &= good;
 	}
 	printf("1..%u\n", n);
+	fabric_end();
 	free(flows);
 	return !all_good;
 }

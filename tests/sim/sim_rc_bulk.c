@@ -12,7 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "proto/rc/rc_responder.h"
+#include "chance.h"
+#include "unseen.h"
 
 enum { MTU = 1024, MESSAGE = 65536, MESSAGES = 1024, SLOTS = 128, IN_FLIGHT = 4096, BATCH = 64, OVERHEAD = 66,
 	PICO_PER_BYTE = 1000, PAUSE_NS = 100000000 };
@@ -65,30 +66,9 @@ static struct world {
 	unsigned posted, allowed, done, lost, packets;
 } w;
 
-static int receive_take(void *ctx, const struct vb_packet *packet) { return 0; }
-static int receive_place(void *ctx, uint64_t offset, const void *bytes, size_t len) { return 0; }
-static void receive_done(void *ctx, const struct vb_received *received) { }
-static int check(void *ctx, uint32_t rkey, uint64_t addr, uint64_t len, enum vb_access access) { return 0; }
-static int write_memory(void *ctx, uint32_t rkey, uint64_t addr, const void *bytes, size_t len) { return 0; }
-static int invalidate(void *ctx, uint32_t rkey) { return 0; }
-static int place(void *ctx, uint32_t position, uint64_t offset, const void *bytes, size_t len) { return 0; }
 static void *buffer_take(void *ctx) { return w.path->keeps ? malloc(VB_RC_BUFFER_BYTES) : NULL; }
-static void buffer_give(void *ctx, void *buffer) { free(buffer); }
 
-static const struct vb_responder_ops ops = { .receive_take = receive_take,
-					     .receive_place = receive_place,
-					     .receive_done = receive_done,
-					     .check = check,
-					     .write = write_memory,
-					     .invalidate = invalidate };
-
-static bool is_lost(void)
-{
-	w.random ^= w.random << 13;
-	w.random ^= w.random >> 7;
-	w.random ^= w.random << 17;
-	return (w.random * UINT64_C(0x2545f4914f6cdd1d) >> 33) % 100000 < w.path->loss;
-}
+static bool is_lost(void) { return chance_below(&w.random, 100000) < w.path->loss; }
 
 static void launch(struct direction *d, const struct vb_packet_out *out)
 {
