@@ -86,12 +86,12 @@ static void try_all_locked(uint64_t now_ns)
 	for (struct vb_list *node = queue.next, *next; node != &queue; node = next) {
 		struct waiting *w = vb_container_of(node, struct waiting, node);
 		next = node->next;
-		bool late = now_ns - w->since_ns > MAX_WAIT_NS;
-		if (!late &&
-		    (is_full(&full, w->slot) || put(w->slot, &w->addr, w->packet, w->bytes) == -EAGAIN)) {
+		bool waits = is_full(&full, w->slot) ||
+			     put(w->slot, &w->addr, w->packet, w->bytes) == -EAGAIN;
+		if (waits)
 			set_full(&full, w->slot);
+		if (waits && now_ns - w->since_ns < MAX_WAIT_NS)
 			continue;
-		}
 		vb_list_del(&w->node);
 		atomic_fetch_sub(&nwaiting, 1);
 		free(w);

@@ -873,6 +873,66 @@ static void steering__is_learned_whoever_comes_and_goes(void **state)
 	assert_int_equal(child_end(&c), 0);
 }
 
+/* A process that waits for a processor answers late. Nobody's table may lack it. */
+static void slow_world(int sock)
+{
+	struct child children[3];
+	CHILD_CHECK(netns_enter());
+	CHILD_CHECK(vb_host_get() == 0);
+	seen = mmap(NULL, RECEIVERS * sizeof *seen, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		    0);
+	children[0] = start_receiver(0);
+	children[1] = start_receiver(1);
+	CHILD_CHECK(kill(children[0].pid, SIGSTOP) == 0 && kill(children[1].pid, SIGSTOP) == 0);
+	uint64_t stopped = vb_now_ns();
+	receiver = 2;
+	children[2] = child_start(receive_and_note);
+	vb_sleep_ns(50000000);
+	CHILD_CHECK(kill(children[0].pid, SIGCONT) == 0 && kill(children[1].pid, SIGCONT) == 0);
+	bool is_given_up = vb_now_ns() - stopped > 400000000; /* this process itself was late */
+	CHILD_CHECK(WAIT_FOR(seen[2].slot));
+	CHILD_CHECK(is_given_up || all_arrive("127.0.0.1", 0x7));
+	CHILD_CHECK(is_given_up || all_arrive("::1", 0x7));
+	check_steering(0x7);
+	for (unsigned i = 0; i < 3; i++)
+		child_kill(&children[i]);
+}
+
+static void steering__waits_for_slow_processes(void **state)
+{
+	if (!kernel_steers())
+		SKIP(NO_STEERING);
+	struct child c = child_start(slow_world);
+	assert_int_equal(hear(c.sock), UINT64_MAX);
+	assert_int_equal(child_end(&c), 0);
+}
+
+/* One that is stopped holds up a start, but not for ever. */
+static void stopped_world(int sock)
+{
+	struct child children[3];
+	CHILD_CHECK(netns_enter());
+	CHILD_CHECK(vb_host_get() == 0);
+	seen = mmap(NULL, RECEIVERS * sizeof *seen, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		    0);
+	children[0] = start_receiver(0);
+	CHILD_CHECK(kill(children[0].pid, SIGSTOP) == 0);
+	children[1] = start_receiver(1);
+	children[2] = start_receiver(2);
+	check_steering(0x6);
+	for (unsigned i = 0; i < 3; i++)
+		child_kill(&children[i]);
+}
+
+static void steering__gives_up_a_stopped_process(void **state)
+{
+	if (!kernel_steers())
+		SKIP(NO_STEERING);
+	struct child c = child_start(stopped_world);
+	assert_int_equal(hear(c.sock), UINT64_MAX);
+	assert_int_equal(child_end(&c), 0);
+}
+
 /* As the steering's own: magic numbers, place, number of slots, random number. */
 static const uint8_t probe[24] = {
 	0xff, 'v', 'b', 'p', 's', 't', 'e', 'e', [11] = 5, [16] = 1, 2, 3, 4, 5, 6, 7, 8
@@ -947,6 +1007,8 @@ int main(void)
 		cmocka_unit_test_setup(open__takes_the_port_when_its_user_leaves_it, reset),
 		cmocka_unit_test_setup(returned__is_told_where_nobody_has_the_port, reset),
 		cmocka_unit_test_setup(steering__is_learned_whoever_comes_and_goes, reset),
+		cmocka_unit_test_setup(steering__waits_for_slow_processes, reset),
+		cmocka_unit_test_setup(steering__gives_up_a_stopped_process, reset),
 		cmocka_unit_test_setup(probe__is_answered_with_slots, reset),
 		cmocka_unit_test_setup(probe__of_others_is_not_answered, reset),
 		cmocka_unit_test_setup(send__sets_df_and_counts_identification_from_0, reset),

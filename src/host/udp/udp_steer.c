@@ -9,10 +9,15 @@
  *
  * Learning, once per IP version: a temporary socket sends probes for places 0, 1, 2, ... and collects
  * answers. A probe for a place that does not exist reaches any process, and so does each one while the group
- * has no program. A process is at the lowest place that it answered for. If all answers are from one process,
- * the group may have no program: then one that knows only probes is attached, and learning starts once more.
- * In the end the program with all slots is attached, for all processes. It replaces what others attached: the
- * last one to learn knows best.
+ * has no program. A process is at the lowest place that it answered for. If all answers are from one process
+ * of several, the group may have no program: then one that knows only probes is attached, and learning starts
+ * once more. In the end the program with all slots is attached, for all processes. It replaces what others
+ * attached: the last one to learn knows best.
+ *
+ * The kernel's table tells how many sockets the group has. While fewer processes have answered, one may be
+ * waiting for a processor. Then the round is repeated, and takes twice as long each time. A process that is
+ * stopped is given up in the end. A process that joins while this one learns may attach its table before this
+ * one does, which would replace it. So this one counts the sockets again after attaching.
  *
  * A wrong table (a process came or went, an answer was lost) costs speed. The packet's receiver forwards it
  * to the owner's inbox and reports it here (vb_udp_misdirected). Then the table is learned again; more and
@@ -24,6 +29,7 @@
  *
  * Only the progress thread uses the state, except for what says when to learn.
  */
+#include "host/net/holder.h"
 #include "host/udp/udp_private.h"
 
 #include <errno.h>
@@ -34,11 +40,12 @@
 
 enum {
 	MAX_PLACES = 512,
-	FIRST_PLACES = 4,       /* probed at first; twice as many while each has its own process */
+	FIRST_PLACES = 4,       /* probed at least; twice as many while each has its own process */
 	MAX_STEERED = 1024,     /* slots in the program: two instructions each, of 4096 */
-	ANSWERS_PER_ROUND = 16,
-	COLLECT_NS = 20000000,  /* after which answers are lost */
-	WAIT_LOOKS = 300,       /* for the first table */
+	ANSWERS_PER_LOOK = 16,
+	COLLECT_NS = 20000000,  /* for answers, in the first round */
+	MAX_REPEATS = 4,        /* 620 ms in all */
+	WAIT_NS = 1000000000,   /* for the first table */
 	WAIT_LOOK_NS = 100000,
 	MIN_PAUSE_NS = 100000000,
 	MAX_PAUSE_SHIFT = 7,
@@ -167,6 +174,7 @@ struct learner {
 	uint64_t cookie;
 	uint32_t places;            /* probed in this round */
 	uint32_t answers, processes; /* of this round */
+	unsigned repeats;           /* rounds that ended without all processes' answers */
 	bool is_second_try;
 	struct table now, last;
 };
@@ -228,6 +236,17 @@ static void end(struct learner *l)
 		note_end();
 }
 
+/* How many sockets the group has; 0 where the kernel's table cannot be read. */
+static unsigned count_sockets(const struct learner *l)
+{
+	static struct vb_holder holders[MAX_PLACES];
+	static const struct in6_addr any_v4 = { .s6_addr = { [10] = 0xff, [11] = 0xff } };
+	unsigned found = vb_holders_of_udp(l->ipv4, VB_ROCE_PORT, holders, MAX_PLACES), n = 0;
+	for (unsigned i = 0; i < found; i++)
+		n += IN6_ARE_ADDR_EQUAL(&holders[i].address, l->ipv4 ? &any_v4 : &in6addr_any);
+	return n;
+}
+
 static void begin_round(struct learner *l)
 {
 	union vb_ip_address to = vb_ip_address(loopback(l->ipv4), l->ipv4, VB_ROCE_PORT);
@@ -235,6 +254,7 @@ static void begin_round(struct learner *l)
 
 	vb_random(&l->cookie, sizeof l->cookie);
 	probe.cookie = l->cookie;
+	l->places = (uint32_t)vb_max_u64(l->places, count_sockets(l));
 	l->answers = l->processes = 0;
 	memset(&l->now, 0xff, sizeof l->now);
 	for (uint32_t place = 0; place < l->places; place++) {
@@ -242,7 +262,7 @@ static void begin_round(struct learner *l)
 		sendto(l->watch.fd, &probe, sizeof probe, MSG_DONTWAIT | MSG_NOSIGNAL, &to.any,
 		       vb_ip_address_bytes(l->ipv4));
 	}
-	vb_timer_set(&l->timeout, vb_now_ns() + COLLECT_NS);
+	vb_timer_set(&l->timeout, vb_now_ns() + ((uint64_t)COLLECT_NS << l->repeats));
 }
 
 static void begin_learner(struct learner *l)
@@ -250,6 +270,7 @@ static void begin_learner(struct learner *l)
 	if (vb_udp_receiver(l->ipv4) < 0)
 		return;
 	l->places = FIRST_PLACES;
+	l->repeats = 0;
 	l->is_second_try = false;
 	if (open_learner(l) < 0)
 		end(l);
@@ -265,27 +286,45 @@ static void begin(struct vb_timer *t, uint64_t now_ns)
 		note_end();
 }
 
+static bool lacks_answers(const struct learner *l)
+{
+	return l->processes < count_sockets(l) && l->repeats < MAX_REPEATS;
+}
+
+static void repeat_round(struct learner *l)
+{
+	l->repeats++;
+	begin_round(l);
+}
+
+/* With a program, a process gets the probe for its place; without one, all probes come to one process. */
+static bool may_lack_program(const struct learner *l)
+{
+	return l->processes <= 1 && (l->answers == 0 || l->answers == l->places);
+}
+
 static void end_round(struct learner *l)
 {
 	int receiver = vb_udp_receiver(l->ipv4);
 	if (l->processes == l->places && l->places < MAX_PLACES) {
 		l->places *= 2;
 		begin_round(l);
-	} else if (l->processes <= 1 && !l->is_second_try) {
+	} else if (may_lack_program(l) && !l->is_second_try && count_sockets(l) != 1) {
 		l->is_second_try = true;
 		attach_program(receiver, NULL);
 		begin_round(l);
+	} else if (lacks_answers(l)) {
+		repeat_round(l);
 	} else {
 		attach_program(receiver, &l->now);
+		if (lacks_answers(l)) {
+			repeat_round(l);
+			return;
+		}
 		changed |= memcmp(&l->now, &l->last, sizeof l->now) != 0;
 		l->last = l->now;
 		end(l);
 	}
-}
-
-static void answers_are_late(struct vb_timer *t, uint64_t now_ns)
-{
-	end_round(vb_container_of(t, struct learner, timeout));
 }
 
 /* Notes a slot of the process at a place; true if nothing was known of it. */
@@ -326,25 +365,36 @@ static bool comes_from_port(const struct learner *l, const union vb_ip_address *
 	       IN6_ARE_ADDR_EQUAL(&from->v6.sin6_addr, &expected.v6.sin6_addr);
 }
 
-/* A bounded number: a flood of answers must not occupy the progress thread. */
-static void answers_ready(struct vb_watch *w, uint32_t epoll_events)
+/* True: all probes of this round are answered. Reads a bounded number: anybody may send here. */
+static bool take_answers(struct learner *l, unsigned most)
 {
 	static struct vb_udp_answer answer;
-	struct learner *l = vb_container_of(w, struct learner, watch);
-
-	for (unsigned i = 0; i < ANSWERS_PER_ROUND; i++) {
+	for (; most && l->answers < l->places; most--) {
 		union vb_ip_address from;
 		socklen_t from_bytes = sizeof from;
-		ssize_t n = recvfrom(w->fd, &answer, sizeof answer, MSG_DONTWAIT, &from.any, &from_bytes);
+		ssize_t n = recvfrom(l->watch.fd, &answer, sizeof answer, MSG_DONTWAIT, &from.any,
+				     &from_bytes);
 		if (n < 0)
-			return;
+			break;
 		if (comes_from_port(l, &from) && is_for(l, &answer, (size_t)n))
 			take_answer(l, &answer);
-		if (l->answers == l->places) {
-			end_round(l);
-			return;
-		}
 	}
+	return l->answers == l->places;
+}
+
+static void answers_ready(struct vb_watch *w, uint32_t epoll_events)
+{
+	struct learner *l = vb_container_of(w, struct learner, watch);
+	if (take_answers(l, ANSWERS_PER_LOOK))
+		end_round(l);
+}
+
+/* This thread may be late itself, while the answers are there. */
+static void answers_are_late(struct vb_timer *t, uint64_t now_ns)
+{
+	struct learner *l = vb_container_of(t, struct learner, timeout);
+	take_answers(l, l->places);
+	end_round(l);
 }
 
 /* ---- when ---- */
@@ -366,7 +416,8 @@ void vb_udp_steer_start(void)
  */
 void vb_udp_steer_wait(void)
 {
-	for (unsigned i = 0; i < WAIT_LOOKS && atomic_load(&due) && !vb_loop_is_current(); i++)
+	uint64_t until = vb_now_ns() + WAIT_NS;
+	while (atomic_load(&due) && !vb_loop_is_current() && vb_now_ns() < until)
 		vb_sleep_ns(WAIT_LOOK_NS);
 }
 
