@@ -10,6 +10,7 @@
  * write's immediate data announce it. What is written lies in a buffer per step, so nothing is overwritten
  * before it is read.
  */
+#include <errno.h>
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
 #include <stdint.h>
@@ -70,8 +71,11 @@ static struct rdma_cm_id *connect_to(const char *address, int port, struct place
 	return NULL;
 }
 
-/* All receives are posted before the answer: whatever the writer announces finds one. */
-static struct rdma_cm_id *accept_from(struct rdma_cm_id *listener, struct ibv_mr **mr, int steps)
+/*
+ * All receives are posted before the answer: whatever the writer announces finds one. NULL: the writer has
+ * given up waiting, and asks again.
+ */
+static struct rdma_cm_id *try_accept(struct rdma_cm_id *listener, struct ibv_mr **mr, int steps)
 {
 	struct rdma_cm_id *id;
 	check(rdma_get_request(listener, &id), "rdma_get_request");
@@ -83,7 +87,20 @@ static struct rdma_cm_id *accept_from(struct rdma_cm_id *listener, struct ibv_mr
 	struct rdma_conn_param param = { .private_data = &place,
 					 .private_data_len = sizeof(place),
 					 .rnr_retry_count = 7 };
-	check(rdma_accept(id, &param), "rdma_accept");
+	if (!rdma_accept(id, &param))
+		return id;
+	check(errno != ECONNREFUSED, "rdma_accept");
+	rdma_dereg_mr(*mr);
+	rdma_destroy_ep(id);
+	return NULL;
+}
+
+static struct rdma_cm_id *accept_from(struct rdma_cm_id *listener, struct ibv_mr **mr, int steps)
+{
+	struct rdma_cm_id *id;
+	do
+		id = try_accept(listener, mr, steps);
+	while (!id);
 	return id;
 }
 

@@ -49,6 +49,7 @@ int vb_qp_route_open(const struct vb_qp *qp)
 		err = vb_roce_open();
 	if (err)
 		return err;
+	vb_udp_await_steering();
 	vb_qp_route(qp, &route);
 	err = vb_udp_prepare(&route.addr);
 	if (err)

@@ -498,6 +498,7 @@ static int attach(struct vb_qp *qp)
 	struct datagrams *d = err ? NULL : calloc(1, sizeof(*d));
 	if (!d)
 		return err ? err : -ENOMEM;
+	vb_udp_await_steering();
 	vb_port_attr(qp->ctx->device, &port);
 	d->qp = qp;
 	d->mtu = 128u << port.active_mtu;

@@ -326,6 +326,7 @@ unsigned vb_udp_segments(void) { return VB_UDP_MAX_SEGMENTS; }
 int vb_udp_join(const struct in6_addr *group, unsigned ifindex) { return 0; }
 void vb_udp_leave(const struct in6_addr *group, unsigned ifindex) { }
 void vb_udp_misdirected(void) { }
+void vb_udp_await_steering(void) { }
 void vb_udp_count(struct vb_udp_counts *counts) { memset(counts, 0, sizeof(*counts)); }
 
 int vb_udp_send_returnable(const struct vb_inbox_addr *addr, unsigned ifindex, const void *bytes, size_t len)

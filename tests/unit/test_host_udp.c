@@ -779,6 +779,7 @@ static void receive_and_note(int sock)
 	vb_udp_set_handler(note_owner, NULL);
 	CHILD_CHECK(vb_host_get() == 0);
 	CHILD_CHECK(vb_udp_open() == 0);
+	vb_udp_await_steering();
 	seen[receiver].slot = vb_slot_first();
 	hear(sock);
 }

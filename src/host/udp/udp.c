@@ -148,8 +148,6 @@ int vb_udp_open(void)
 	vb_host_lock();
 	int err = is_open ? 0 : open_locked();
 	vb_host_unlock();
-	if (!err)
-		vb_udp_steer_wait();
 	return err;
 }
 

@@ -45,6 +45,12 @@ void vb_udp_set_handler(void (*packet)(const struct vb_udp_packet *packet), void
 VB_EXPORT int vb_udp_open(void);
 bool vb_udp_is_open(void);
 /*
+ * Waits until packets for this process come to it directly (udp_steer.c): some ms after the sockets were
+ * opened, 1 s if other processes do not answer. The progress thread does that work, and returns here at once:
+ * the caller holds no lock that it takes.
+ */
+VB_EXPORT void vb_udp_await_steering(void);
+/*
  * Receives a bounded number of packets. False: none was seen, or another thread is receiving. Made for
  * polling: it rarely looks at the IP version that had nothing last.
  */

@@ -111,8 +111,6 @@ void vb_udp_receive_forget(void);
 
 /* Steering: learns soon which socket is whose. To be called when one was opened. */
 void vb_udp_steer_start(void);
-/* Waits for that, 1 s at most. Not in the progress thread, and without the host lock. */
-void vb_udp_steer_wait(void);
 void vb_udp_steer_forget(void);
 
 /* The first byte of probes, and of no RoCE packet. */

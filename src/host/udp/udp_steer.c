@@ -190,6 +190,7 @@ static struct learner learners[] = {
 static void begin(struct vb_timer *t, uint64_t now_ns);
 static struct vb_timer begin_timer = { .fire = begin };
 static atomic_bool due; /* begin_timer is set, or learning goes on */
+static atomic_bool is_new; /* a socket was opened that no table has yet */
 static _Atomic uint64_t not_before_ns;
 static unsigned pause_shift;
 static bool changed; /* what one of the learners found */
@@ -224,6 +225,7 @@ static void note_end(void)
 	changed = false;
 	atomic_store(&not_before_ns, vb_now_ns() + ((uint64_t)MIN_PAUSE_NS << pause_shift));
 	atomic_store(&due, false);
+	atomic_store(&is_new, false);
 }
 
 static void end(struct learner *l)
@@ -407,17 +409,18 @@ static void learn_at(uint64_t when_ns)
 
 void vb_udp_steer_start(void)
 {
+	atomic_store(&is_new, true);
 	learn_at(vb_now_ns());
 }
 
 /*
  * Once the table is learned, packets that come directly overtake those that another process still forwards.
- * Unreliable connections drop what was overtaken, so a program should start only afterwards.
+ * Unreliable connections drop what was overtaken, so their packets should come only afterwards.
  */
-void vb_udp_steer_wait(void)
+void vb_udp_await_steering(void)
 {
 	uint64_t until = vb_now_ns() + WAIT_NS;
-	while (atomic_load(&due) && !vb_loop_is_current() && vb_now_ns() < until)
+	while (atomic_load(&is_new) && !vb_loop_is_current() && vb_now_ns() < until)
 		vb_sleep_ns(WAIT_LOOK_NS);
 }
 
@@ -431,6 +434,7 @@ void vb_udp_steer_forget(void)
 {
 	learners[0].watch.fd = learners[1].watch.fd = -1;
 	atomic_store(&due, false);
+	atomic_store(&is_new, false);
 	atomic_store(&not_before_ns, 0);
 	pause_shift = 0;
 	changed = false;
