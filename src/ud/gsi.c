@@ -38,7 +38,8 @@ static bool asks(unsigned attribute)
 
 /* ---- sending ---- */
 
-int vb_gsi_send(const struct vb_inbox_addr *addr, unsigned ifindex, const struct vb_mad *mad)
+int vb_gsi_send(const struct vb_inbox_addr *addr, unsigned ifindex, const struct vb_mad *mad,
+		bool is_repeated)
 {
 	static atomic_uint next_psn;
 	struct {
@@ -47,16 +48,18 @@ int vb_gsi_send(const struct vb_inbox_addr *addr, unsigned ifindex, const struct
 	} wire;
 	_Static_assert(sizeof(wire) == sizeof(wire.packet) + VB_ICRC_BYTES, "the ICRC follows the packet");
 	struct vb_inbox_addr to = *addr;
+	unsigned attribute = vb_mad_attribute_id(mad), psn = atomic_fetch_add(&next_psn, 1) & VB_PSN_MASK;
+	bool moves = is_repeated && is_request(attribute);
 	struct vb_roce_route route, returnable;
 	int err = vb_roce_open();
 
 	if (err)
 		return err;
 	vb_gsi_packet_init(&wire.packet, mad);
-	vb_bth_set_psn(&wire.packet.bth, atomic_fetch_add(&next_psn, 1) & VB_PSN_MASK);
-	to.udp_sport = vb_roce_source_port(0, VB_GSI_QPN, VB_GSI_QPN);
+	vb_bth_set_psn(&wire.packet.bth, psn);
+	to.udp_sport = vb_roce_source_port(moves ? psn : 0, VB_GSI_QPN, VB_GSI_QPN);
 	vb_roce_route_init(&route, &to, ifindex);
-	if (asks(vb_mad_attribute_id(mad)) && vb_roce_route_returnable(&route, &returnable))
+	if (!moves && asks(attribute) && vb_roce_route_returnable(&route, &returnable))
 		route = returnable;
 	vb_icrc_sign(&route.icrc, NULL, &wire, sizeof(wire), 0);
 	route.qpn = VB_GSI_QPN;
@@ -147,7 +150,7 @@ static void answer(const struct arrival *a)
 	else
 		vb_cm_answer_unknown(&rx, &out);
 	for (unsigned i = 0; i < out.num_sends; i++)
-		vb_gsi_send(&back, a->ifindex, &out.sends[i].mad);
+		vb_gsi_send(&back, a->ifindex, &out.sends[i].mad, false);
 }
 
 /*

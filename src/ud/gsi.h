@@ -20,8 +20,12 @@
  * Sends a message to another host; opens the RoCE port if need be. addr.udp_sport is not looked at; ifindex
  * as in vb_udp_send. Errors are those of vb_udp_send; what was sent may still be lost. Any thread, with any
  * lock.
+ *
+ * A request that is repeated comes from another source port each time. The host's kernel chooses by the ports
+ * which of its processes gets it, and one of them may be stopped.
  */
-VB_EXPORT int vb_gsi_send(const struct vb_inbox_addr *addr, unsigned ifindex, const struct vb_mad *mad);
+VB_EXPORT int vb_gsi_send(const struct vb_inbox_addr *addr, unsigned ifindex, const struct vb_mad *mad,
+			  bool is_repeated);
 
 /*
  * Handlers, in the progress thread, of ICMP errors that say that a host has no RoCE port: for a REQ, REP,

@@ -24,6 +24,7 @@ LIMIT_S = 20.0  # the connection's own timeouts are longer
 LONG_ENOUGH_S = 4.0  # to be taken for dead
 USERS = (54321, 54322)
 MANY = 200
+CLIENTS = 6
 
 
 class Failed(Exception):
@@ -136,6 +137,7 @@ class Killed(suite.Suite):
             )
             for beside in ((), ("before",)):
                 self.case(f"a server that is stopped, {'not ' * bool(beside)}alone", self.stopped, beside)
+            self.case("clients of a host with a stopped process", self.beside_a_stopped_one)
             name = "another user's process takes the port"
             self.guarded(name, lambda: self.case(name, self.handed_over))
             self.case("messages of a living peer that come back", self.slandered)
@@ -202,6 +204,18 @@ class Killed(suite.Suite):
         client.expect_nothing(LONG_ENOUGH_S)
         server.signal(signal.SIGCONT)
         self.must_work(server, client)
+
+    def beside_a_stopped_one(self):
+        """Requests go to any process that has the port. The stopped one gets some and passes none on."""
+        self.bystander(self.a)
+        self.peers[0].signal(signal.SIGSTOP)
+        address = self.a.interfaces[0].v4
+        server = self.start(self.a, "serve", address, PORT, CLIENTS)
+        server.expect("ready")
+        clients = [self.start(self.b, "connect", address, PORT) for _ in range(CLIENTS)]
+        for peer in (server, *clients):
+            peer.expect("connected")
+        self.must_work(server, *clients)
 
     def must_work(self, *peers):
         for peer in peers:

@@ -76,7 +76,7 @@ void __wrap_vb_udp_misdirected(void) { misdirected++; }
 int vb_roce_open(void) { return 0; }
 uint16_t vb_roce_source_port(uint32_t flow_label, uint32_t source_qpn, uint32_t destination_qpn)
 {
-	return 0xc001;
+	return (uint16_t)(0xc001 + flow_label % 0x1000);
 }
 
 void vb_roce_route_init(struct vb_roce_route *route, const struct vb_inbox_addr *addr, unsigned ifindex)
@@ -517,7 +517,7 @@ static void send__is_a_whole_packet(void **state)
 	struct vb_inbox_addr addr = { .src = v4(2), .dst = v4(1) };
 	struct vb_roce_route route;
 
-	assert_int_equal(vb_gsi_send(&addr, 3, &p.mad), 0);
+	assert_int_equal(vb_gsi_send(&addr, 3, &p.mad, false), 0);
 	struct vb_cm_msg msg = sent_message(1);
 	assert_memory_equal(&msg.mad, &p.mad, sizeof(p.mad));
 	assert_int_equal(last.ifindex, 3);
@@ -527,7 +527,7 @@ static void send__is_a_whole_packet(void **state)
 	const struct vb_bth *bth = (const struct vb_bth *)last.bytes;
 	uint32_t psn = vb_bth_psn(bth);
 	assert_int_equal(vb_bth_mig_req(bth), 1);
-	assert_int_equal(vb_gsi_send(&addr, 3, &p.mad), 0);
+	assert_int_equal(vb_gsi_send(&addr, 3, &p.mad, false), 0);
 	assert_int_equal(vb_bth_psn((const struct vb_bth *)last.bytes), (psn + 1) & VB_PSN_MASK);
 }
 
@@ -543,13 +543,30 @@ static void send__what_asks_may_come_back(void **state)
 	for (size_t i = 0; i < VB_ARRAY_LEN(messages); i++) {
 		vb_cm_msg_init(&mad, messages[i].attribute, 1);
 		is_returnable = true;
-		assert_int_equal(vb_gsi_send(&addr, 3, &mad), 0);
+		assert_int_equal(vb_gsi_send(&addr, 3, &mad, false), 0);
 		is_returnable = false;
 		assert_int_equal(last.addr.udp_sport == RETURNABLE_PORT, messages[i].asks);
 		/* where that is not possible, as all others */
-		assert_int_equal(vb_gsi_send(&addr, 3, &mad), 0);
+		assert_int_equal(vb_gsi_send(&addr, 3, &mad, false), 0);
 		assert_int_not_equal(last.addr.udp_sport, RETURNABLE_PORT);
 	}
+}
+
+/* The process that got it may be stopped: another port, and the kernel chooses again. */
+static void send__repeated_requests_come_from_other_ports(void **state)
+{
+	struct vb_gsi_packet req = request(VB_CM_ATTR_REQ, PORT), rtu = message_to(VB_CM_ATTR_RTU, 5);
+	struct vb_inbox_addr addr = { .src = v4(2), .dst = v4(1) };
+
+	is_returnable = true;
+	assert_int_equal(vb_gsi_send(&addr, 3, &req.mad, true), 0);
+	uint16_t first = last.addr.udp_sport;
+	assert_int_not_equal(first, RETURNABLE_PORT);
+	assert_int_equal(vb_gsi_send(&addr, 3, &req.mad, true), 0);
+	assert_int_not_equal(last.addr.udp_sport, first);
+	assert_int_equal(vb_gsi_send(&addr, 3, &rtu.mad, true), 0);
+	assert_int_equal(last.addr.udp_sport, RETURNABLE_PORT);
+	is_returnable = false;
 }
 
 /* ---- what comes back ---- */
@@ -625,6 +642,7 @@ int main(void)
 		CASE(hostile__addresses_are_dropped),
 		CASE(send__is_a_whole_packet),
 		CASE(send__what_asks_may_come_back),
+		CASE(send__repeated_requests_come_from_other_ports),
 		CASE(returned__is_told_if_it_is_whole),
 		CASE(returned__of_a_queue_pair_is_told_by_its_receiver),
 	};

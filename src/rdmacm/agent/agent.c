@@ -119,7 +119,7 @@ static bool is_awaited_request_locked(const struct vb_cm_send *send)
 static int try_send(const void *message)
 {
 	const struct vb_cm_send *send = message;
-	int err = vb_cma_packet_send(&send->to, &send->mad);
+	int err = vb_cma_packet_send(send);
 
 	return vb_cma_route_is_local(&send->to) ? err : 0;
 }
@@ -259,7 +259,7 @@ static unsigned open_dreqs_locked(bool repeat)
 			continue;
 		count++;
 		if (repeat)
-			vb_cma_packet_send(&out.sends[0].to, &out.sends[0].mad);
+			vb_cma_packet_send(&out.sends[0]);
 	}
 	return count;
 }
@@ -272,7 +272,7 @@ static void repeat_dreps_locked(void)
 
 	while ((c = vb_cm_table_next(agent.table, c)))
 		if (!vb_cma_route_is_local(&c->route) && vb_cm_repeat_drep(c, &out))
-			vb_cma_packet_send(&out.sends[0].to, &out.sends[0].mad);
+			vb_cma_packet_send(&out.sends[0]);
 }
 
 /* Otherwise messages within the host reach their receivers at once. */

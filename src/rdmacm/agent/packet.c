@@ -81,17 +81,17 @@ static int send_to_port(const struct route *r, const struct vb_inbox_addr *addr,
 	return vb_gsi_send_to_service(&service, addr, packet);
 }
 
-int vb_cma_packet_send(const struct vb_cm_route *to, const struct vb_mad *mad)
+int vb_cma_packet_send(const struct vb_cm_send *send)
 {
-	struct route r = unpack(to);
+	struct route r = unpack(&send->to);
 	struct vb_inbox_addr addr = { .src = r.src, .dst = r.dst, .traffic_class = r.traffic_class,
 				      .hop_limit = VB_CMA_HOP_LIMIT };
 	struct vb_gsi_packet packet;
 	struct iovec iov = { &packet, sizeof(packet) };
 
 	if (!r.is_local)
-		return vb_gsi_send(&addr, r.scope, mad);
-	vb_gsi_packet_init(&packet, mad);
+		return vb_gsi_send(&addr, r.scope, &send->mad, send->repeats != 0);
+	vb_gsi_packet_init(&packet, &send->mad);
 	uint64_t time_ns = vb_capture_is_on() ? vb_now_ns() : 0;
 	int err = r.slot ? vb_inbox_send(r.slot, &addr, &iov, 1) : send_to_port(&r, &addr, &packet);
 	if (!err && vb_capture_is_on())

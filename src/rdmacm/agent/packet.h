@@ -15,7 +15,7 @@ bool vb_cma_packet_parse(const struct vb_inbox_msg *msg, struct vb_cm_rx *rx);
  * 0; -EAGAIN: try again; -ECONNREFUSED: nobody is there, which only a local route tells; others: not
  * deliverable.
  */
-int vb_cma_packet_send(const struct vb_cm_route *to, const struct vb_mad *mad);
+int vb_cma_packet_send(const struct vb_cm_send *send);
 
 /* The route of the first MAD to whoever listens at id's destination. */
 struct vb_cm_route vb_cma_route_to_port(const struct vb_cma_id *id);
