@@ -347,7 +347,7 @@ static void returned__for_some_time_ends_all_with_the_host(void **state)
 	connect_to(s, 3, BESIDE, true);
 	pass_with(s, SECOND, returned);
 	assert_over(s, 0);
-	pass_with(s, 2ull * SECOND, returned);
+	pass_with(s, SECOND, returned); /* two seconds after the death */
 	assert_over(s, 0xf);
 }
 
@@ -370,7 +370,7 @@ static void returned__is_refuted_late(void **state)
 
 	connect_to(s, 1, THERE, true); /* which the active side answers */
 	for (unsigned i = 0; i < 50; i++) {
-		pass_with(s, 3ull * SECOND / 2, returned);
+		pass_with(s, 11ull * SECOND / 10, returned);
 		befall(s, ANSWERED);
 	}
 	assert_over(s, 0);

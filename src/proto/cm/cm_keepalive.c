@@ -41,7 +41,7 @@ enum {
 	 * A living process has sent a few probes within this time, even if it hardly gets a processor. If a
 	 * process of another user can take the port, it has done so: it tries every 250 ms.
 	 */
-	SURE_NS = 4 * PROBE_NS,
+	SURE_NS = 3 * PROBE_NS,
 };
 
 static bool is_prober(const struct vb_cm_conn *c) { return c->by_host.pprev != NULL; }
