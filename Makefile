@@ -121,10 +121,10 @@ release:
 	@mkdir -p $(BUILD)
 	@scripts/release.py $(BUILD) $(RELEASES)
 
-# The Debian package in a fresh Debian 12, a release in a home directory, the recipes of docs/ci.md. Root, a
-# network, some minutes.
+# The Debian package in a fresh Debian 12, a release in a home directory, prebuilt ones in fresh Debians, the
+# recipes of docs/ci.md. Root, a network, some minutes.
 check-install: all
-	-@scripts/setup.sh install
+	-@scripts/setup.sh install release
 	@tests/install/install.py $(BUILD)
 
 clean:

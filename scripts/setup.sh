@@ -105,6 +105,7 @@ for_release=(
 )
 for_aarch64=(
 	"${for_release[@]}"
+	libc6-dev-arm64-cross:/usr/aarch64-linux-gnu/include/stdio.h
 	libcmocka-dev:arm64:/usr/lib/aarch64-linux-gnu/pkgconfig/cmocka.pc
 	qemu-user:qemu-aarch64
 	qemu-system-arm:qemu-system-aarch64

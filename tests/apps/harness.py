@@ -321,13 +321,19 @@ def last_words(output):
 
 
 def missing_programs(*commands):
-    """Those of the commands' programs that are not installed, with env(1) in front or without."""
+    """Those of the commands' programs that are not installed, with env(1) in front or without; and libraries
+    that they preload. A program runs without one that is missing, and would not do what is tested."""
     programs = [
         next(word for word in command.split() if word != "env" and "=" not in word)
         for command in commands
         if command
     ]
-    return [program for program in programs if not shutil.which(program)] + ucx_without_verbs(programs)
+    preloaded = [file for command in commands for file in re.findall(r"\bLD_PRELOAD=(/\S+)", command or "")]
+    return [
+        *(program for program in programs if not shutil.which(program)),
+        *(file for file in preloaded if not os.path.exists(file)),
+        *ucx_without_verbs(programs),
+    ]
 
 
 @functools.cache

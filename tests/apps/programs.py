@@ -10,6 +10,7 @@ device over the wire. """
 import argparse
 import dataclasses
 import functools
+import glob
 import os
 import re
 import shutil
@@ -29,7 +30,7 @@ HAS_ALL_SIZES = ("send", "write", "read")
 HAS_SRQ = ("send",)
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
-PRELOAD = "/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so"
+PRELOAD = next(iter(glob.glob("/usr/lib/*-linux-gnu/rsocket/librspreload.so")), "/librspreload-is-missing.so")
 OWN_PRELOAD = "libverbatim-sockets.so"  # found where our libraries are
 
 

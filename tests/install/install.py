@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""The Debian package in a fresh Debian 12, and a release in a home directory. Speaks TAP; `make
-check-install`.
+"""The Debian package in a fresh Debian 12, a release in a home directory, and a prebuilt release in fresh
+Debians. Speaks TAP; `make check-install`.
 
 Needs root (chroot), the network at its first run (packages are kept in BUILD_DIR/install/cache), debootstrap,
 debhelper. What is missing is said, and what needs it is skipped. Everything is made in BUILD_DIR/install;
@@ -9,6 +9,7 @@ nothing else of the machine changes.
 
 usage: install.py BUILD_DIR
 """
+import functools
 import os
 import pathlib
 import re
@@ -18,7 +19,9 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SUITE, MIRROR = "bookworm", "http://deb.debian.org/debian"
-PROGRAMS = "rdmacm-utils,perftest,ibverbs-utils,libisal2"
+PROGRAMS = "rdmacm-utils,perftest,ibverbs-utils,iproute2"
+NEEDED = "libisal2,libncursesw6"  # by the package
+PREBUILT_FOR = ("bullseye", "bookworm", "trixie")
 ORDINARY = 65534
 LIMIT_S = 600
 # Two programs in a namespace of their own, where the loopback is the only interface; "$1" starts each.
@@ -30,6 +33,9 @@ $1 rping -c -a 127.0.0.1 -p 7500 -V -C 50; wait $server
 $1 ib_send_bw -F -d vb_lo -x 0 -n 100 -p 7600 >/dev/null & server=$!
 until grep -q ':1DB0 .* 0A ' /proc/net/tcp /proc/net/tcp6; do sleep 0.1; done
 $1 ib_send_bw -F -d vb_lo -x 0 -n 100 -p 7600 127.0.0.1; wait $server
+$1 rstream -b 127.0.0.1 -p 7700 -S 4096 -C 100 >/dev/null & server=$!
+until grep -q '@verbatim/port' /proc/net/unix; do sleep 0.1; done
+$1 rstream -s 127.0.0.1 -p 7700 -S 4096 -C 100; wait $server
 """
 
 
@@ -79,7 +85,8 @@ class Install:
         self.work = self.build / "install"
         self.cache = self.work / "cache"
         self.root = self.work / "debian"
-        self.package = None
+        self.package = self.prebuilt_archive = None
+        os.environ["PATH"] += ":/usr/sbin:/sbin"
         self.count = self.failed = 0
 
     def report(self, name, part):
@@ -145,6 +152,44 @@ class Install:
         left = run("find", home / ".local", "!", "-type", "d")
         assert not left, f"left after uninstall:\n{left}"
 
+    # ---- prebuilt releases ----
+
+    def prebuilt(self):
+        """Built twice, in different places: the same bytes."""
+        need("nasm", "meson", "ninja", "readelf")
+        archives = []
+        for name in ("prebuilt", "prebuilt-again"):
+            shutil.rmtree(self.work / name, ignore_errors=True)
+            (self.work / name).mkdir(parents=True)
+            try:
+                run(ROOT / "scripts" / "release.py", self.work / name)
+            except Failed as reason:
+                if "urlopen error" in str(reason):
+                    raise Missing("what a release is built with cannot be downloaded") from None
+                raise
+            archives += (self.work / name / "release").glob("verbatim-*-linux-*.tar.gz")
+        one, other = (file.read_bytes() for file in archives)
+        assert one == other, f"{archives[0]} and {archives[1]} differ"
+        self.prebuilt_archive = archives[0]
+
+    def prebuilt_in(self, release):
+        """An ordinary user unpacks it in a fresh Debian and runs programs."""
+        if not self.prebuilt_archive:
+            raise Missing("no release was built")
+        self.make_root(release, f"{PROGRAMS},{NEEDED}" if release == SUITE else PROGRAMS)
+        for file in (self.prebuilt_archive, ROOT / "scripts" / "install-release.sh"):
+            shutil.copy(file, self.root / "tmp")
+        home = self.root / "home" / "user"
+        home.mkdir()
+        os.chown(home, ORDINARY, ORDINARY)
+        user = f"setpriv --reuid={ORDINARY} --regid={ORDINARY} --clear-groups env HOME=/home/user"
+        unpack = f"sh /tmp/install-release.sh /tmp/{self.prebuilt_archive.name} /home/user/verbatim"
+        self.inside("sh", "-c", f"ip link set lo up; {user} {unpack}")
+        pairs = self.root / "tmp" / "pairs.sh"
+        pairs.write_text(PAIRS, encoding="utf-8")
+        run_it = "/home/user/verbatim/bin/verbatim run"
+        self.inside("sh", "-c", f"ip link set lo up; {user} sh /tmp/pairs.sh '{run_it}'")
+
     # ---- the package ----
 
     def build_package(self):
@@ -177,14 +222,15 @@ class Install:
 
     # ---- a fresh Debian ----
 
-    def fresh(self):
+    def pristine(self, release=SUITE):
+        return self.work / f"pristine-{release}"
+
+    def make_root(self, release, packages):
         """debootstrap once; each run starts from a copy of what that left."""
-        self.have_package()
-        os.environ["PATH"] += ":/usr/sbin:/sbin"
         need("debootstrap", "unshare")
         if os.geteuid():
             raise Missing("a chroot takes root")
-        pristine = self.work / "pristine"
+        pristine = self.pristine(release)
         if not (pristine / "complete").exists():
             shutil.rmtree(pristine, ignore_errors=True)
             self.cache.mkdir(parents=True, exist_ok=True)
@@ -193,8 +239,8 @@ class Install:
                     "debootstrap",
                     "--variant=minbase",
                     f"--cache-dir={self.cache}",
-                    f"--include={PROGRAMS},iproute2",
-                    SUITE,
+                    f"--include={packages}",
+                    release,
                     pristine,
                     MIRROR,
                 )
@@ -205,6 +251,10 @@ class Install:
             (pristine / "complete").touch()
         shutil.rmtree(self.root, ignore_errors=True)
         run("cp", "-a", "--reflink=auto", pristine, self.root)
+
+    def fresh(self):
+        self.have_package()
+        self.make_root(SUITE, f"{PROGRAMS},{NEEDED}")
         shutil.copy(self.package, self.root / "tmp")
 
     def inside(self, *command):
@@ -277,7 +327,7 @@ class Install:
         registry's."""
         self.have_package()
         need("buildah")
-        if not (self.work / "pristine" / "complete").exists():
+        if not (self.pristine() / "complete").exists():
             raise Missing("no Debian to make an image of")
         text = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
         place = self.work / "container"
@@ -290,7 +340,7 @@ class Install:
         buildah = ["buildah", "--root", place / "root", "--runroot", place / "run", "--storage-driver", "vfs"]
         try:
             run(*buildah, "from", "--name", "base", "scratch")
-            run(*buildah, "add", "base", self.work / "pristine", "/")
+            run(*buildah, "add", "base", self.pristine(), "/")
             run(*buildah, "commit", "base", "docker.io/library/debian:12")
             run(
                 *buildah,
@@ -334,6 +384,8 @@ class Install:
         for part in (
             self.release,
             self.home,
+            self.prebuilt,
+            *(functools.partial(self.prebuilt_in, release) for release in PREBUILT_FOR),
             self.build_package,
             self.lintian,
             self.fresh,
@@ -346,7 +398,7 @@ class Install:
             self.container,
             self.remove,
         ):
-            self.report(part.__name__, part)
+            self.report(getattr(part, "__name__", None) or f"prebuilt_in_{part.args[0]}", part)
         print(f"1..{self.count}")
         return 1 if self.failed else 0
 

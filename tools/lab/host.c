@@ -207,7 +207,7 @@ static void __attribute__((noreturn)) be_host(const struct lab_plan *plan, unsig
 	fds[1] = open_socket(status);
 	if (!lab_send(status, LAB_READY, NULL, 0, fds, 2))
 		_exit(EXIT_OURS);
-	syscall(SYS_close_range, 0, ~0u, 0);
+	syscall(__NR_close_range, 0, ~0u, 0);
 	wait_for_orphans();
 }
 
