@@ -55,6 +55,7 @@ with socket.create_server(("127.0.0.1", 0)):
 """,
     "mistaken": "#!/bin/sh\necho verbatim: check call: ibv_dealloc_pd: busy\n",
     "crash": "#!/bin/sh\nkill -SEGV $$\n",
+    "ib_write_bw": '#!/bin/sh\necho "Event: RDMA_CM_EVENT_$1; error: 8."\nkill -SEGV $$\n',
     "rping": '#!/bin/sh\necho "$1 EVENT..."\necho rdma_get_cm_event: Bad file descriptor\nexit 255\n',
 }
 
@@ -96,6 +97,8 @@ EXPECTED = [
     (Case("own_race", client="rping DISCONNECT"), "ok", ""),
     (Case("own_race_too_early", client="rping CONNECT"), "FAIL", "client ended with 255"),
     (Case("client_crash", client="crash"), "FAIL", "killed by SIGSEGV"),
+    (Case("perftest_too_early", client="ib_write_bw REJECTED"), "skip", "before its server listened again"),
+    (Case("perftest_crash", client="ib_write_bw UNREACHABLE"), "FAIL", "killed by SIGSEGV"),
     (Case("client_hangs", client="hang {dir}/pid", limit_s=0.5), "FAIL", "did not end in time"),
     (
         Case("server_status", server="good-server {port}", client="good-client {port} hello", server_exit=1),
