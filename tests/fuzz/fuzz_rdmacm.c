@@ -5,11 +5,13 @@
  * Input: steps. The program creates, binds, resolves, connects, accepts, rejects, disconnects and destroys
  * ids that have no queue pair of their own, and takes events. Messages are made of those that were sent
  * before, answered, repeated or turned into others, or of nothing; they come to a bound port, to this
- * process's inbox, or over the network. Sends fail now and then, and time passes.
+ * process's inbox, or over the network, and some of another user's process. Sends fail now and then, and time
+ * passes.
  *
  * Invariants: an event is for an id that lives, and brings a new one only with a request; each id is told at
  * most once of its establishment, its end and its refusal; ids can be destroyed at any time, and when all
- * are, and time has passed, no timer runs and the CM machine has no connection left.
+ * are, and time has passed, no timer runs and the CM machine has no connection left. What a stranger says in
+ * the name of somebody else does not reach the machine, and is not answered.
  */
 #include <errno.h>
 
@@ -251,6 +253,41 @@ static void play_along(void)
 	deliver(&mad, w.was_local[last], -1);
 }
 
+static uint64_t messages_received(void)
+{
+	vb_cma_lock();
+	const struct vb_cm_table *table = vb_cma_table_locked();
+	uint64_t received = table ? vb_cm_table_counters(table)->received : 0;
+	vb_cma_unlock();
+	return received;
+}
+
+static bool is_of(uint32_t slot, const struct vb_mad *mad)
+{
+	struct vb_cm_msg msg;
+
+	if (vb_cm_msg_parse(mad, sizeof(*mad), &msg))
+		return false;
+	uint32_t id = vb_cm_msg_sender_id(&msg), qpn = vb_cm_msg_sender_qpn(&msg);
+	return (!id || vb_cm_id_slot(id) == slot) && (qpn >> VB_CM_QPN_INDEX_BITS == 0 ||
+						      qpn >> VB_CM_QPN_INDEX_BITS == slot);
+}
+
+/* Of another user, who has the peer's slot; under an id of that slot, or as it is. */
+static void deliver_of_stranger(struct vb_mad *mad, bool has_own_id, bool is_local, int port)
+{
+	uint64_t received = messages_received();
+	unsigned heard = w.num_heard;
+
+	if (has_own_id)
+		vb_cm_rtu_msg_set_local_comm_id(vb_cm_rtu_in(mad), vb_cm_id_make(FAKE_PEER_SLOT, 7));
+	fake.sends_as_stranger = true;
+	deliver(mad, is_local, port);
+	fake.sends_as_stranger = false;
+	must((is_local && is_of(FAKE_PEER_SLOT, mad)) ||
+	     (received == messages_received() && heard == w.num_heard));
+}
+
 static void message_comes(void)
 {
 	uint8_t choice = take(w.in), how = take(w.in);
@@ -262,7 +299,11 @@ static void message_comes(void)
 		turn_round(&mad, how);
 	for (unsigned i = choice >> 5; i > 0; i--)
 		mad.b[take(w.in)] = take(w.in);
-	deliver(&mad, how & 64, choice & 4 ? take(w.in) : -1);
+	int port = choice & 4 ? take(w.in) : -1;
+	if ((choice & 24) == 24)
+		deliver_of_stranger(&mad, how & 32, how & 64, port);
+	else
+		deliver(&mad, how & 64, port);
 }
 
 /* ---- the run ---- */
