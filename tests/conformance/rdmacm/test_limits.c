@@ -153,6 +153,8 @@ static bool have_few_numbers(unsigned most)
 	return true;
 }
 
+static FILE *servers_words; /* its standard error, where somebody reads it */
+
 /* Sends each message back, until all clients have what they want. */
 static void serve(const struct limits *limits)
 {
@@ -161,6 +163,7 @@ static void serve(const struct limits *limits)
 	struct rdma_cm_id *listener;
 	struct ibv_cq *cq = NULL;
 	struct ibv_mr *mr = NULL;
+	CHECK(!servers_words || dup2(fileno(servers_words), STDERR_FILENO) >= 0);
 	unsigned before = low_numbers();
 	limit(limits->resource, limits->server);
 	CHECK(channel = rdma_create_event_channel());
@@ -299,16 +302,64 @@ static void limits__of_address_space(void **state)
 	}
 }
 
-int main(void)
+/* ---- what is said about it ---- */
+
+static bool tells_of(const char *line, const char *words) { return strstr(line, words) != NULL; }
+
+static void server_says_once_that_memory_is_not_shared(void **state)
 {
+	unsigned said = 0, wrong = 0;
+	char line[1024];
+	assert_non_null(servers_words = tmpfile());
+	connect_under(&(struct limits){ RLIMIT_NOFILE, 64, 0, MOST_CLIENTS });
+	rewind(servers_words);
+	while (fgets(line, sizeof(line), servers_words)) {
+		print_message("# the server: %s", line);
+		said += tells_of(line, "memory is not shared");
+		wrong += tells_of(line, "this version") || tells_of(line, "process has ended");
+	}
+	fclose(servers_words);
+	assert_int_equal(said, 1);
+	assert_int_equal(wrong, 0);
+}
+
+/* The library looks for VERBATIM_DEBUG when it is loaded: so this is a run of its own. */
+static void limits__are_explained_once(void **state)
+{
+	int status;
+	if (is_on_wire()) {
+		print_message("# not tried: nobody wants to share memory here\n");
+		return;
+	}
+	fflush(NULL);
+	pid_t pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		dup2(STDERR_FILENO, STDOUT_FILENO); /* one plan is enough there */
+		setenv("VERBATIM_DEBUG", "1", 1);
+		execl("/proc/self/exe", "test_rdmacm_limits", "explained", (char *)NULL);
+		_exit(1);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest explained[] = {
+		cmocka_unit_test(server_says_once_that_memory_is_not_shared),
+	};
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(limits__of_descriptors_with_many_clients),
 		cmocka_unit_test(limits__of_descriptors),
 		cmocka_unit_test(limits__of_the_clients_descriptors),
 		cmocka_unit_test(limits__none_low_numbers_are_the_programs),
 		cmocka_unit_test(limits__of_address_space),
+		cmocka_unit_test(limits__are_explained_once),
 	};
 
+	if (argc == 2 && !strcmp(argv[1], "explained"))
+		return cmocka_run_group_tests(explained, NULL, NULL);
 	enter_own_network();
 	return cmocka_run_group_tests_name("rdmacm_limits", tests, NULL, NULL);
 }
