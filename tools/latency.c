@@ -25,7 +25,7 @@ const char *const latency_pieces[LATENCY_PIECES] = { "queue", "under_way", "unpo
 struct request {
 	uint64_t wr_id, posted_ns, sent_ns, done_ns; /* 0: not yet */
 	uint32_t opcode, bytes;
-	bool failed;
+	bool is_signaled, failed;
 };
 
 /* Positions are free-running: head (oldest that is kept) <= done (next to complete) <= tail, sent too. */
@@ -101,6 +101,7 @@ static void post(struct latency_qp *qp, const struct vb_capture_event *e)
 		grow(qp);
 	*at(qp, qp->tail++) = (struct request){
 		.wr_id = e->wr_id, .posted_ns = e->time_ns, .opcode = e->opcode, .bytes = e->bytes,
+		.is_signaled = e->flags & IBV_SEND_SIGNALED,
 	};
 }
 
@@ -123,19 +124,24 @@ static void leave(struct latency_qp *qp, uint32_t psn, uint64_t time_ns)
 		at(qp, qp->sent++)->sent_ns = time_ns;
 }
 
-/* The first with this wr_id from there on; tail if there is none. */
-static uint64_t seek(const struct latency_qp *qp, uint64_t from, uint64_t to, uint64_t wr_id)
+/* Of a success, the request asked for it. */
+static bool may_complete(const struct request *r, const struct vb_capture_event *e)
 {
-	while (from != to && at(qp, from)->wr_id != wr_id)
-		from++;
-	return from == to ? qp->tail : from;
+	return r->wr_id == e->wr_id && (r->is_signaled || e->status != IBV_WC_SUCCESS);
+}
+
+static bool may_be_polled(const struct request *r, const struct vb_capture_event *e)
+{
+	return r->wr_id == e->wr_id && r->done_ns;
 }
 
 /* Those before it that have no completion of their own are done with it, and do not count. */
 static void complete(struct latency_qp *qp, const struct vb_capture_event *e)
 {
-	uint64_t found = seek(qp, qp->done, qp->tail, e->wr_id);
+	uint64_t found = qp->done;
 
+	while (found != qp->tail && !may_complete(at(qp, found), e))
+		found++;
 	if (found == qp->tail)
 		return;
 	at(qp, found)->done_ns = e->time_ns;
@@ -204,9 +210,11 @@ static void count_up_to(struct latency_process *p, struct latency_qp *qp, uint64
 
 static void poll(struct latency_process *p, struct latency_qp *qp, const struct vb_capture_event *e)
 {
-	uint64_t found = seek(qp, qp->head, qp->done, e->wr_id);
+	uint64_t found = qp->head;
 
-	if (found != qp->tail)
+	while (found != qp->done && !may_be_polled(at(qp, found), e))
+		found++;
+	if (found != qp->done)
 		count_up_to(p, qp, found + 1, e->time_ns);
 }
 

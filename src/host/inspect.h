@@ -347,7 +347,8 @@ struct vb_capture_event {
 	uint32_t qpn;            /* 0: none, or unknown */
 	uint64_t wr_id;
 	uint32_t opcode;         /* enum ibv_wr_opcode, ibv_wc_opcode or rdma_cm_event_type */
-	uint32_t flags;          /* VB_EVENT_*; of POST_SEND beside these enum ibv_send_flags */
+	/* VB_EVENT_*; of POST_SEND beside these enum ibv_send_flags, SIGNALED also if sq_sig_all says so */
+	uint32_t flags;
 	/* of a post: the errno value with which it was refused; of a completion: enum ibv_wc_status */
 	uint32_t status;
 	uint32_t bytes;

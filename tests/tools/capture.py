@@ -840,6 +840,21 @@ def events_of_refused_posts():
 
 
 @case
+def events_of_sends_that_the_queue_pair_signals():
+    """With sq_sig_all posts are noted as signaled, though they do not say so."""
+    program = os.path.join(BUILD, "tests", "conformance", "rc", "test_rc_send")
+    if not os.path.exists(program):
+        return "the conformance tests are not built"
+    for case_name, signaled in ("send__sq_sig_all_signals_all", {True}), ("rnr__after_one_retry_fails", {True, False}):
+        path = log(f"{case_name}.pcapng")
+        done = run(f"--capture={path}", program, case_name)
+        expect((done.returncode, "not ok" in done.stdout), (0, False), done.stdout + done.stderr)
+        flags = {bool(e.flags & SIGNALED) for e in Capture(path).of_kind(POST_SEND)}
+        expect(flags, signaled, f"{case_name}: signaled")
+    return None
+
+
+@case
 def events_are_filtered_with_packets():
     with pinging() as (server, _):
         capture, _ = captured("events_all", "--packets", "200", "--pid", str(server))

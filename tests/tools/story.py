@@ -469,6 +469,42 @@ def send_queue_full():
 
 
 @case
+def unsignaled_ones_of_the_same_wr_id():
+    """As perftest posts them: the one completion is of the last one, and is for all their places."""
+    s = Scene()
+    for i in range(4):
+        s.a.post(i, 7, WRITE, flags=SIGNALED if i == 3 else 0)
+        s.a.sends(i + 0.5, i, WRITE_ONLY, arrives=i + 2)
+    s.b.answers(6, 3, arrives=8)
+    s.a.complete(9, 7, polled=100)
+    s.a.post(10, 8, WRITE, err=ENOMEM)
+    found = s.told("unsignaled")
+    texts = [one["text"] for one in found if one["wr"] == "7"]
+    expect(len(texts), 4, "requests")
+    for text in texts[:3]:
+        expect("It asked for no completion of its own" in text, True, text)
+    expect("took 6 µs" in texts[3] and "lay in the completion queue for 91 µs" in texts[3], True, texts[3])
+    check(found, 8, "no room: 0 requests in it had no completion yet, and 4 places waited")
+
+
+@case
+def unsignaled_one_fails():
+    """The completion of a failure is of one that has no answer."""
+    s = Scene()
+    for psn, flags in enumerate((SIGNALED, 0, 0, SIGNALED)):
+        s.a.post(psn, 7, WRITE, flags=flags)
+        s.a.sends(psn + 0.5, psn, WRITE_ONLY, arrives=psn + 2)
+    s.b.answers(6, 1, arrives=7)
+    s.a.complete(8, 7)
+    s.b.answers(9, 2, NAK_ACCESS, arrives=10)
+    for status in REM_ACCESS, FLUSHED:
+        s.a.complete(11, 7, status)
+    texts = [one["text"] for one in s.told("unsignaled_fails")]
+    for text, said in zip(texts, ("took 8 µs", "asked for no completion", "REM_ACCESS_ERR after", "WR_FLUSH_ERR after")):
+        expect(said in text, True, text)
+
+
+@case
 def bad_request():
     s = Scene()
     s.a.say(1, "ibv_post_send: num_sge is beyond the queue pair's max_send_sge")

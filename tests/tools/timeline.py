@@ -384,7 +384,8 @@ def option(code, value):
 
 def event(time, kind, wr_id, bytes_=0):
     head = struct.pack("<III", 0, time >> 32, time & 0xFFFFFFFF)
-    return block(EVENT, head + struct.pack("<IIQIIIIQII", kind, 0x11, wr_id, 0, 0, 0, bytes_, 0, 0, 0))
+    flags = 2 if kind == POST_SEND else 0  # IBV_SEND_SIGNALED
+    return block(EVENT, head + struct.pack("<IIQIIIIQII", kind, 0x11, wr_id, 0, flags, 0, bytes_, 0, 0, 0))
 
 
 def packet(time, direction, opcode, psn, rest):

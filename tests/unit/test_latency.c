@@ -64,11 +64,16 @@ static int end(void **state)
 	return 0;
 }
 
-static void post(uint64_t at, uint64_t wr_id, unsigned opcode, uint32_t bytes)
+static void post_flagged(uint64_t at, uint64_t wr_id, unsigned opcode, uint32_t bytes, uint32_t flags)
 {
 	struct vb_capture_event e = { .event = VB_EVENT_POST_SEND, .qpn = QPN, .time_ns = at, .wr_id = wr_id,
-				      .opcode = opcode, .bytes = bytes };
+				      .opcode = opcode, .bytes = bytes, .flags = flags };
 	latency_event(&l, 0, &e);
+}
+
+static void post(uint64_t at, uint64_t wr_id, unsigned opcode, uint32_t bytes)
+{
+	post_flagged(at, wr_id, opcode, bytes, IBV_SEND_SIGNALED);
 }
 
 static void tell(enum vb_capture_event_kind what, uint64_t at, uint64_t wr_id, uint32_t status)
@@ -153,12 +158,39 @@ static void packets__begin_requests_in_order(void **state)
 static void unsignaled__do_not_count(void **state)
 {
 	for (unsigned i = 1; i <= 5; i++)
-		post(i, i == 5, IBV_WR_SEND, 8);
+		post_flagged(i, i == 5, IBV_WR_SEND, 8, i == 5 ? IBV_SEND_SIGNALED : 0);
 	tell(VB_EVENT_COMPLETION, 100, 1, 0);
 	tell(VB_EVENT_POLL, 101, 1, 0);
 	latency_end(&l, 0, 0);
 	assert_int_equal(group(0)->histogram.count, 1);
 	assert_int_equal(group(0)->histogram.max, 95);
+}
+
+/* As perftest posts them: all with one wr_id, the last of each four signaled. */
+static void unsignaled__of_the_same_wr_id_take_no_completion(void **state)
+{
+	for (unsigned round = 0; round < 2; round++) {
+		uint64_t at = 1000 * round;
+		for (unsigned i = 0; i < 4; i++)
+			post_flagged(at + 10 * i, 7, IBV_WR_SEND, 8, i == 3 ? IBV_SEND_SIGNALED : 0);
+		tell(VB_EVENT_COMPLETION, at + 100, 7, IBV_WC_SUCCESS);
+	}
+	tell(VB_EVENT_POLL, 1200, 7, IBV_WC_SUCCESS);
+	tell(VB_EVENT_POLL, 1300, 7, IBV_WC_SUCCESS);
+	latency_end(&l, 0, 0);
+	assert_int_equal(group(0)->histogram.count, 2);
+	assert_int_equal(group(0)->histogram.max, 70);
+	assert_int_equal(group(0)->sums_ns[LATENCY_UNPOLLED], 1100 + 200);
+}
+
+static void unsignaled__may_fail(void **state)
+{
+	post_flagged(0, 7, IBV_WR_SEND, 8, 0);
+	post(1, 7, IBV_WR_SEND, 8);
+	tell(VB_EVENT_COMPLETION, 100, 7, IBV_WC_RETRY_EXC_ERR);
+	tell(VB_EVENT_COMPLETION, 100, 7, IBV_WC_WR_FLUSH_ERR);
+	latency_end(&l, 0, 0);
+	assert_int_equal(group(0)->failed, 2);
 }
 
 static void failures__are_counted_apart(void **state)
@@ -205,6 +237,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(groups__are_of_operation_and_size, begin, end),
 		cmocka_unit_test_setup_teardown(packets__begin_requests_in_order, begin, end),
 		cmocka_unit_test_setup_teardown(unsignaled__do_not_count, begin, end),
+		cmocka_unit_test_setup_teardown(unsignaled__of_the_same_wr_id_take_no_completion, begin, end),
+		cmocka_unit_test_setup_teardown(unsignaled__may_fail, begin, end),
 		cmocka_unit_test_setup_teardown(failures__are_counted_apart, begin, end),
 		cmocka_unit_test_setup_teardown(nonsense__is_survived, begin, end),
 	};

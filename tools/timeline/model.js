@@ -498,16 +498,16 @@ class Model {
 			postRow: row,
 			wr: e.wr,
 			bytes: e.bytes,
-			isQuiet: e.status !== 0 || name === "LOCAL_INV" || name === "BIND_MW",
+			isQuiet: name === "LOCAL_INV" || name === "BIND_MW",
 			ahead: end.pending ?? 0,
 			unpolled: (end.donePosts ?? 0) - (end.polledPosts ?? 0),
 		});
 		row.request = post;
-		end.posts.push(post);
 		if (e.status) {
 			row.trouble = true;
 			return;
 		}
+		end.posts.push(post);
 		end.pending = (end.pending ?? 0) + 1;
 		end.requests.push(post);
 		c.requests.push(post);
@@ -525,8 +525,7 @@ class Model {
 		end[from] ??= 0;
 		for (let i = end[from]; i < end.posts.length; i++) {
 			const request = end.posts[i];
-			if ((request.isQuiet && request.post.status) || request.wr !== e.wr || request[what])
-				continue;
+			if (request.wr !== e.wr || !this.mayComplete(request, e, what)) continue;
 			request[what] = row;
 			request.status = e.status;
 			row.request = request;
@@ -535,6 +534,11 @@ class Model {
 			end[from] = i + 1;
 			return;
 		}
+	}
+	/* Without SIGNALED a request has a completion only if it fails; what was polled was a completion before. */
+	mayComplete(request, e, what) {
+		if (what === "poll") return request.completion;
+		return request.post.flags & SIGNALED || (e.status && !request.answer);
 	}
 	completeReceive(end, e, row, what) {
 		const receive = end.receives.find(r => r.wr === e.wr && !r[what]);

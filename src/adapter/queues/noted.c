@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "adapter/queues/noted.h"
 
+#include "adapter/queues/queue.h"
+
 /* ---- posts ---- */
 
 /* What is behind the wrong one was not looked at. */
@@ -61,6 +63,7 @@ void vb_note_sends(const struct vb_noted_post *post, const struct ibv_send_wr *w
 		e.event = VB_EVENT_POST_SEND;
 		e.opcode = wr->opcode;
 		e.flags |= wr->send_flags & UINT16_MAX;
+		e.flags |= vb_sq_signals(post->qp, wr->send_flags) ? IBV_SEND_SIGNALED : 0;
 		e.bytes = more ? bytes_of(wr->sg_list, wr->num_sge) : 0;
 		set_remote(&e, wr);
 		vb_capture_event(&e, NULL);
