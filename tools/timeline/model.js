@@ -433,10 +433,15 @@ class Model {
 		if (!request) return;
 		const kind = p.syndrome === undefined ? 0 : p.syndrome >> 5;
 		if (kind === 1) request.rnr.push(row);
-		else if (kind === 3 && (p.syndrome & 31) === 0) (request.gaps ??= []).push(row);
+		else if (kind === 3 && (p.syndrome & 31) === 0) this.gap(to, p.psn, row);
 		else if (kind === 3) request.refused = row;
 		if (kind) row.trouble = true;
 		if (kind === 0 && p.flags & LAST) this.answered(to, request, p, row);
+	}
+	/* The peer wants all from this PSN on again: of each request that has left, the NAK is a cause. */
+	gap(end, psn, row) {
+		for (const request of end.open)
+			if ((request.lastPsn - psn + PSNS) % PSNS < HALF) (request.gaps ??= []).push(row);
 	}
 	requestIn(arrow, p, row, end) {
 		const request = arrow.from?.request ?? arrow.request;
