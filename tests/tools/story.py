@@ -436,6 +436,25 @@ def fence():
 
 
 @case
+def fence_without_reads():
+    """A fence does not wait for WRITEs, nor for a READ that is over."""
+    s = Scene()
+    s.a.post(0, 6, READ)
+    s.a.sends(1, 0, READ_REQUEST, arrives=3)
+    s.b.answers(4, 0, opcode=READ_RESPONSE, arrives=6)
+    s.a.complete(7, 6)
+    s.a.post(10, 7, WRITE)
+    s.a.post(10.5, 8, WRITE, flags=SIGNALED | FENCE)
+    s.a.sends(11, 1, WRITE_ONLY, arrives=13)
+    s.b.answers(700, 1, arrives=702)
+    s.a.complete(703, 7)
+    s.a.sends(704, 2, WRITE_ONLY, arrives=706)
+    s.b.answers(707, 2, arrives=709)
+    s.a.complete(710, 8)
+    check(s.told("no_fence"), 8, r"waited 694 µs in the send queue behind 1 request\.$")
+
+
+@case
 def behind_others():
     s = Scene()
     for wr in range(10):

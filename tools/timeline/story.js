@@ -177,10 +177,21 @@ class Story {
 		return `It waited for a receive: ${[said, posted].filter(Boolean).join(", and ")}.`;
 	}
 	queued(request, share) {
-		if (request.post.flags & FENCE)
+		if (request.post.flags & FENCE && this.hasOpenReads(request))
 			return `It waited ${share} in the send queue: it has a fence, so earlier READs and atomics had to finish.`;
 		const behind = request.ahead ? ` behind ${many(request.ahead, "request")}` : "";
 		return `It waited ${share} in the send queue${behind}.`;
+	}
+
+	/* Was an earlier READ or atomic of its queue pair under way when it was posted? */
+	hasOpenReads({ end, begin, number }) {
+		return end.requests
+			.slice(0, number)
+			.some(
+				r =>
+					(r.operation === "READ" || r.operation === "ATOMIC") &&
+					!((r.answer ?? r.refused ?? r.completion)?.record.t <= begin)
+			);
 	}
 
 	/* Which packet was lost, and which way. */
