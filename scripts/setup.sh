@@ -53,6 +53,7 @@ for_tests=(
 	tgt:/usr/sbin/tgtd
 	busybox-static:/usr/share/doc/busybox-static
 	prometheus-node-exporter:prometheus-node-exporter
+	nodejs:node
 	cpio:cpio
 	kmod:/usr/sbin/depmod
 	groff-base:groff
