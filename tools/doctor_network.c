@@ -204,18 +204,19 @@ static bool is_slot_free(unsigned slot)
 
 void check_slots(struct finding *f)
 {
-	static unsigned long inodes[VB_SLOT_COUNT];
+	static unsigned long inodes[2 * VB_SLOT_COUNT];
 	char owner[VB_OWNER_TEXT];
-	unsigned count = vb_holders_of_slots(inodes, VB_SLOT_COUNT), slot = VB_SLOT_COUNT - 1;
+	unsigned taken, count = vb_holders_of_slots(VB_LINK_VERSION, inodes, VB_SLOT_COUNT, &taken);
+	unsigned slot = VB_SLOT_COUNT - 1;
 
 	while (slot && !is_slot_free(slot))
 		slot--;
 	if (slot) {
-		found(f, "%u of %u are taken", count, VB_SLOT_COUNT - 1);
+		found(f, "%u of %u are taken", taken, VB_SLOT_COUNT - 1);
 		return;
 	}
 	vb_owner_of_sockets(inodes, count, (uid_t)-1, owner);
-	found(f, "none is free: %u of %u are taken, most by %s", count, VB_SLOT_COUNT - 1, owner);
+	found(f, "none is free: %u of %u are taken, most by %s", taken, VB_SLOT_COUNT - 1, owner);
 	means(f, FINDING_BAD, "no device can be opened (EADDRNOTAVAIL)");
 	mend(f, "end what holds them (ss -xlp src @verbatim/*), or use a network namespace of your own");
 }

@@ -147,12 +147,26 @@ def hold_port():
     return sock
 
 
-def hold_slots():
+SOURCES = pathlib.Path(__file__).resolve().parents[2]
+LINK_VERSION = re.search(
+    r"VB_LINK_VERSION = (\d+)", (SOURCES / "src/host/host.h").read_text(encoding="utf-8")
+).group(1)
+
+
+def hold_names(kind, prefix):
     sockets = []
     for slot in range(1, 4096):
-        sockets.append(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
-        sockets[-1].bind(f"\0verbatim/slot/{slot}")
+        sockets.append(socket.socket(socket.AF_UNIX, kind))
+        sockets[-1].bind(f"\0verbatim/{prefix}/{slot}")
     return sockets
+
+
+def hold_inboxes():
+    return hold_names(socket.SOCK_DGRAM, "slot")
+
+
+def hold_links():
+    return hold_names(socket.SOCK_SEQPACKET, f"link/{LINK_VERSION}")
 
 
 def program(user, act):
@@ -246,15 +260,22 @@ def port_of_another_user():
 def no_slot_is_free():
     if not can_be_others():
         return "no other user can start the command here"
-    expect((ask_as(SOME_USER)["slots"]["status"], open_device(SOME_USER)[-4:]), ("ok", "open"), "before")
-    with Holder(hold_slots) as holder:
-        for user in (0, SOME_USER):
-            expect_holder(ask_as(user)["slots"], holder, user)
-            told = open_device(user)
-            expect((f"errno {errno.EADDRNOTAVAIL}" in told, f"user {OTHER_USER}" in told), (True, True), told)
-        expect(f"process {holder.pid} (" in open_device(0), True, "what a program of root's is told")
-        text = subprocess.run([VERBATIM, "doctor"], capture_output=True, text=True, check=False).stdout
-        expect("works here" in text or "All is well" in text, False, "doctor's last word")
+    for hold in (hold_inboxes, hold_links):
+        expect((ask_as(SOME_USER)["slots"]["status"], open_device(SOME_USER)[-4:]), ("ok", "open"), "before")
+        with Holder(hold) as holder:
+            for user in (0, SOME_USER):
+                found = ask_as(user)["slots"]
+                expect_holder(found, holder, user)
+                expect("none is free: 4095 of 4095" in found["found"], True, found["found"])
+                told = open_device(user)
+                expect(
+                    (f"errno {errno.EADDRNOTAVAIL}" in told, f"user {OTHER_USER}" in told, "4095 of" in told),
+                    (True, True, True),
+                    told,
+                )
+            expect(f"process {holder.pid} (" in open_device(0), True, "what a program of root's is told")
+            text = subprocess.run([VERBATIM, "doctor"], capture_output=True, text=True, check=False).stdout
+            expect("works here" in text or "All is well" in text, False, "doctor's last word")
     return ""
 
 
@@ -377,7 +398,7 @@ def environment():
         "without verbatim run" in found["other libraries"]["found"], True, found["other libraries"]["found"]
     )
     expect(found["settings"]["status"], "ok", "a setting")
-    for page in pathlib.Path(__file__).resolve().parents[2].glob("man/man7/*.7"):
+    for page in SOURCES.glob("man/man7/*.7"):
         for name in sorted(set(re.findall(r"VERBATIM_[A-Z_]+", page.read_text(encoding="utf-8")))):
             expect(
                 f"{name} is no setting" in doctor(env={name: "1"})["settings"]["means"],

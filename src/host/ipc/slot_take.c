@@ -84,14 +84,14 @@ static int slot_serve(struct slot *s)
 
 __attribute__((cold)) static void explain_none_free(void)
 {
-	static unsigned long inodes[VB_SLOT_COUNT];
+	static unsigned long inodes[2 * VB_SLOT_COUNT];
 	char owner[VB_OWNER_TEXT];
-	unsigned n = vb_holders_of_slots(inodes, VB_SLOT_COUNT);
+	unsigned taken, n = vb_holders_of_slots(VB_LINK_VERSION, inodes, VB_SLOT_COUNT, &taken);
 	vb_owner_of_sockets(inodes, n, (uid_t)-1, owner);
 	vb_explain(
 		"host",
 		"no slot is free for this process: %u of %u are taken in this network namespace, most by %s",
-		n, VB_SLOT_COUNT - 1, owner);
+		taken, VB_SLOT_COUNT - 1, owner);
 }
 
 static int slot_take_locked(struct slot **slot)

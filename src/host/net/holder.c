@@ -57,16 +57,38 @@ unsigned vb_holders_of_udp(bool ipv4, uint16_t port, struct vb_holder *list, uns
 	return n;
 }
 
-unsigned vb_holders_of_slots(unsigned long *inodes, unsigned max)
+/* Names count per type of socket. False: no name that a slot goes with. */
+static bool read_slot(const char *line, unsigned version, unsigned *kind, unsigned *slot, unsigned long *inode)
+{
+	unsigned type, v;
+	*kind = 0;
+	if (sscanf(line, "%*s %*s %*s %*s %x %*s %lu @verbatim/slot/%u", &type, inode, slot) == 3)
+		return type == SOCK_DGRAM;
+	*kind = 1;
+	return sscanf(line, "%*s %*s %*s %*s %x %*s %lu @verbatim/link/%u/%u", &type, inode, &v, slot) == 4 &&
+	       type == SOCK_SEQPACKET && v == version;
+}
+
+/* One of each name: accepted connections have their listener's, too. */
+unsigned vb_holders_of_slots(unsigned version, unsigned long *inodes, unsigned count, unsigned *slots)
 {
 	VB_UNCANCELLED;
 	FILE *table = fopen("/proc/self/net/unix", "re");
 	char line[512];
-	unsigned slot, n = 0;
-	while (table && n < max && fgets(line, sizeof(line), table))
-		n += sscanf(line, "%*s %*s %*s %*s %*s %*s %lu @verbatim/slot/%u", &inodes[n], &slot) == 2;
+	unsigned kind, slot, n = 0;
+	unsigned long inode;
+	memset(inodes, 0, 2 * count * sizeof(*inodes));
+	while (table && fgets(line, sizeof(line), table))
+		if (read_slot(line, version, &kind, &slot, &inode) && slot < count && !inodes[2 * slot + kind])
+			inodes[2 * slot + kind] = inode;
 	if (table)
 		fclose(table);
+	*slots = 0;
+	for (slot = 0; slot < count; slot++)
+		*slots += inodes[2 * slot] || inodes[2 * slot + 1];
+	for (unsigned i = 0; i < 2 * count; i++)
+		if (inodes[i])
+			inodes[n++] = inodes[i];
 	return n;
 }
 

@@ -21,8 +21,12 @@ struct vb_holder {
 /* The sockets of one IP version at a port, up to max of them. None where /proc does not tell. */
 unsigned vb_holders_of_udp(bool ipv4, uint16_t port, struct vb_holder *list, unsigned max);
 
-/* The inodes of the sockets that are slots' inboxes, up to max of them. */
-unsigned vb_holders_of_slots(unsigned long *inodes, unsigned max);
+/*
+ * Who has slots, that is, an inbox's name or a link's of a version: either of them is enough to deny it to
+ * others. Returns how many names of slots below count are taken, at most 2 * count, with the inode of a socket
+ * for each; slots: how many slots they are of.
+ */
+unsigned vb_holders_of_slots(unsigned version, unsigned long *inodes, unsigned count, unsigned *slots);
 
 /*
  * Sets the bits of the slots whose processes take links (VB_LINK_VERSION): VB_SLOT_COUNT bits, zero before.
