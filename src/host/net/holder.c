@@ -58,7 +58,8 @@ unsigned vb_holders_of_udp(bool ipv4, uint16_t port, struct vb_holder *list, uns
 }
 
 /* Names count per type of socket. False: no name that a slot goes with. */
-static bool read_slot(const char *line, unsigned version, unsigned *kind, unsigned *slot, unsigned long *inode)
+static bool read_slot(const char *line, unsigned version, unsigned *kind, unsigned *slot,
+		      unsigned long *inode)
 {
 	unsigned type, v;
 	*kind = 0;
@@ -79,7 +80,8 @@ unsigned vb_holders_of_slots(unsigned version, unsigned long *inodes, unsigned c
 	unsigned long inode;
 	memset(inodes, 0, 2 * count * sizeof(*inodes));
 	while (table && fgets(line, sizeof(line), table))
-		if (read_slot(line, version, &kind, &slot, &inode) && slot < count && !inodes[2 * slot + kind])
+		if (read_slot(line, version, &kind, &slot, &inode) && slot < count &&
+		    !inodes[2 * slot + kind])
 			inodes[2 * slot + kind] = inode;
 	if (table)
 		fclose(table);
