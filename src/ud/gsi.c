@@ -38,32 +38,51 @@ static bool asks(unsigned attribute)
 
 /* ---- sending ---- */
 
+struct signed_packet {
+	struct vb_gsi_packet packet;
+	uint8_t icrc[VB_ICRC_BYTES];
+};
+
+_Static_assert(sizeof(struct signed_packet) == sizeof(struct vb_gsi_packet) + VB_ICRC_BYTES,
+	       "the ICRC follows the packet");
+
+static int send_by(struct vb_roce_route *route, struct signed_packet *wire)
+{
+	vb_icrc_sign(&route->icrc, NULL, wire, sizeof(*wire), 0);
+	route->qpn = VB_GSI_QPN;
+	return vb_roce_transmit(route, wire, sizeof(*wire), sizeof(*wire));
+}
+
+/* The flow's number decides about the source port. */
+static void route_to(struct vb_roce_route *route, const struct vb_inbox_addr *addr, unsigned ifindex,
+		     uint32_t flow)
+{
+	struct vb_inbox_addr to = *addr;
+	to.udp_sport = vb_roce_source_port(flow, VB_GSI_QPN, VB_GSI_QPN);
+	vb_roce_route_init(route, &to, ifindex);
+}
+
 int vb_gsi_send(const struct vb_inbox_addr *addr, unsigned ifindex, const struct vb_mad *mad,
 		bool is_repeated)
 {
 	static atomic_uint next_psn;
-	struct {
-		struct vb_gsi_packet packet;
-		uint8_t icrc[VB_ICRC_BYTES];
-	} wire;
-	_Static_assert(sizeof(wire) == sizeof(wire.packet) + VB_ICRC_BYTES, "the ICRC follows the packet");
-	struct vb_inbox_addr to = *addr;
 	unsigned attribute = vb_mad_attribute_id(mad), psn = atomic_fetch_add(&next_psn, 1) & VB_PSN_MASK;
-	bool moves = is_repeated && is_request(attribute);
 	struct vb_roce_route route, returnable;
+	struct signed_packet wire;
 	int err = vb_roce_open();
 
 	if (err)
 		return err;
 	vb_gsi_packet_init(&wire.packet, mad);
 	vb_bth_set_psn(&wire.packet.bth, psn);
-	to.udp_sport = vb_roce_source_port(moves ? psn : 0, VB_GSI_QPN, VB_GSI_QPN);
-	vb_roce_route_init(&route, &to, ifindex);
-	if (!moves && asks(attribute) && vb_roce_route_returnable(&route, &returnable))
+	route_to(&route, addr, ifindex, 0);
+	if (asks(attribute) && vb_roce_route_returnable(&route, &returnable))
 		route = returnable;
-	vb_icrc_sign(&route.icrc, NULL, &wire, sizeof(wire), 0);
-	route.qpn = VB_GSI_QPN;
-	return vb_roce_transmit(&route, &wire, sizeof(wire), sizeof(wire));
+	err = send_by(&route, &wire);
+	if (err || !is_repeated || attribute != VB_CM_ATTR_REQ)
+		return err;
+	route_to(&route, addr, ifindex, psn);
+	return send_by(&route, &wire);
 }
 
 int vb_gsi_send_to_service(const struct vb_cm_service *service, const struct vb_inbox_addr *addr,

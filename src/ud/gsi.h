@@ -21,8 +21,8 @@
  * as in vb_udp_send. Errors are those of vb_udp_send; what was sent may still be lost. Any thread, with any
  * lock.
  *
- * A request that is repeated comes from another source port each time. The host's kernel chooses by the ports
- * which of its processes gets it, and one of them may be stopped.
+ * A REQ that is repeated is sent from another source port as well, a new one each time. The host's kernel
+ * chooses by the ports which of its processes gets it, and one of them may be stopped.
  */
 VB_EXPORT int vb_gsi_send(const struct vb_inbox_addr *addr, unsigned ifindex, const struct vb_mad *mad,
 			  bool is_repeated);

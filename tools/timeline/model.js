@@ -598,7 +598,7 @@ function pieces(request) {
 	};
 	if (post !== undefined && first !== undefined) add("queue", post, first);
 	let at = first ?? post;
-	for (const row of request.again.toSorted((a, b) => a.record.t - b.record.t)) {
+	for (const row of [...request.again].sort((a, b) => a.record.t - b.record.t)) {
 		const t = row.record.t,
 			nak = request.rnr.findLast(n => n.record.t <= t && n.record.t >= at);
 		if (nak && nak.record.t >= at) {

@@ -338,7 +338,7 @@ class Page {
 		];
 	}
 	slowest(done) {
-		const list = done.toSorted((a, b) => latency(b) - latency(a)).slice(0, 8);
+		const list = [...done].sort((a, b) => latency(b) - latency(a)).slice(0, 8);
 		return make(
 			"div",
 			{ className: "list" },
