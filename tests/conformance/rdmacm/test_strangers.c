@@ -423,10 +423,89 @@ static void stranger__cannot_speak_for_peers(void **state)
 	destroy_pair(&connected);
 }
 
-int main(void)
+/* ---- numbers that nobody can foretell ---- */
+
+/* Of a process's first connection; indexes are ids without their slots. */
+struct numbers {
+	uint32_t client_index, client_psn, transaction, server_index, server_psn;
+};
+
+static struct numbers numbers_of_connection(void)
 {
+	struct pair p = connected_pair("127.0.0.1");
+	struct message req = heard(&last_req), rep = heard(&last_rep);
+	struct numbers n = { .client_index = get(&req, FROM_ID, 4) & 0xfffff,
+			     .client_psn = get(&req, REQ_PSN, 3),
+			     .transaction = get(&req, TID, 4) ^ get(&req, TID + 4, 4),
+			     .server_index = get(&rep, FROM_ID, 4) & 0xfffff,
+			     .server_psn = get(&rep, REP_PSN, 3) };
+	destroy_pair(&p);
+	return n;
+}
+
+/* In a process of its own, a run of this program: what fails there ends that run. */
+static struct numbers numbers_of_process(void)
+{
+	struct numbers n;
+	char fd[16];
+	int pair[2], status;
+	assert_int_equal(pipe(pair), 0);
+	fflush(NULL);
+	pid_t pid = fork();
+	assert_int_not_equal(pid, -1);
+	if (pid == 0) {
+		snprintf(fd, sizeof(fd), "%d", pair[1]);
+		dup2(STDERR_FILENO, STDOUT_FILENO); /* one plan is enough there */
+		alarm(CHILD_SECONDS);
+		execl("/proc/self/exe", "test_rdmacm_strangers", fd, (char *)NULL);
+		_exit(1);
+	}
+	close(pair[1]);
+	assert_int_equal(read(pair[0], &n, sizeof(n)), sizeof(n));
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	close(pair[0]);
+	return n;
+}
+
+static int numbers_go_to;
+
+static void tell_numbers(void **state)
+{
+	struct numbers n = numbers_of_connection();
+	assert_int_equal(write(numbers_go_to, &n, sizeof(n)), sizeof(n));
+}
+
+/* That one of them is alike everywhere by chance is less than one in 2^57. */
+static void numbers__differ_from_process_to_process(void **state)
+{
+	enum { PROCESSES = 4 };
+	struct numbers first = numbers_of_process(), others = { 0 };
+	for (int i = 1; i < PROCESSES; i++) {
+		struct numbers n = numbers_of_process();
+		others.client_index += n.client_index != first.client_index;
+		others.client_psn += n.client_psn != first.client_psn;
+		others.transaction += n.transaction != first.transaction;
+		others.server_index += n.server_index != first.server_index;
+		others.server_psn += n.server_psn != first.server_psn;
+	}
+	assert_true(others.client_index > 0);
+	assert_true(others.client_psn > 0);
+	assert_true(others.transaction > 0);
+	assert_true(others.server_index > 0);
+	assert_true(others.server_psn > 0);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest one[] = { cmocka_unit_test(tell_numbers) };
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(stranger__cannot_speak_for_peers),
+		cmocka_unit_test(numbers__differ_from_process_to_process),
 	};
+	if (argc == 2) {
+		numbers_go_to = atoi(argv[1]);
+		return cmocka_run_group_tests(one, NULL, NULL);
+	}
 	return cmocka_run_group_tests_name("rdmacm_strangers", tests, NULL, NULL);
 }
