@@ -135,13 +135,22 @@ static bool may_be_polled(const struct request *r, const struct vb_capture_event
 	return r->wr_id == e->wr_id && r->done_ns;
 }
 
+typedef bool fits_fn(const struct request *r, const struct vb_capture_event *e);
+
+/* The first from there on that fits; `to` if there is none. */
+static uint64_t seek(const struct latency_qp *qp, uint64_t from, uint64_t to, fits_fn *fits,
+		     const struct vb_capture_event *e)
+{
+	while (from != to && !fits(at(qp, from), e))
+		from++;
+	return from;
+}
+
 /* Those before it that have no completion of their own are done with it, and do not count. */
 static void complete(struct latency_qp *qp, const struct vb_capture_event *e)
 {
-	uint64_t found = qp->done;
+	uint64_t found = seek(qp, qp->done, qp->tail, may_complete, e);
 
-	while (found != qp->tail && !may_complete(at(qp, found), e))
-		found++;
 	if (found == qp->tail)
 		return;
 	at(qp, found)->done_ns = e->time_ns;
@@ -210,10 +219,8 @@ static void count_up_to(struct latency_process *p, struct latency_qp *qp, uint64
 
 static void poll(struct latency_process *p, struct latency_qp *qp, const struct vb_capture_event *e)
 {
-	uint64_t found = qp->head;
+	uint64_t found = seek(qp, qp->head, qp->done, may_be_polled, e);
 
-	while (found != qp->done && !may_be_polled(at(qp, found), e))
-		found++;
 	if (found != qp->done)
 		count_up_to(p, qp, found + 1, e->time_ns);
 }

@@ -238,8 +238,8 @@ static void sweep_others(const char *folder, const char *own)
 }
 
 /*
- * The lock on the root, or -1: a process of another namespace may have found the root unused, and be removing
- * it. Then another try succeeds.
+ * Makes the root and returns the lock on it. -1: a process of another namespace found the root unused and is
+ * removing it; the caller tries again.
  */
 static int take_root(const char *root)
 {

@@ -54,7 +54,8 @@ if [[ -e $libdir/libibverbs.so.1 ]]; then
 	check run__option_with_value_behind link "$("$verbatim" run --copy link sh -c 'echo $VERBATIM_COPY')"
 	check run__options_end_at_program "--wire" "$("$verbatim" run --debug echo --wire)"
 	check run__options_unused "unset" "$("$verbatim" run sh -c 'echo ${VERBATIM_DEBUG-unset}')"
-	preload=$libdir/libverbatim-answers.so libm=$(ldconfig -p | sed -n 's,.*libm\.so\.6 .*=> ,,p' | head -n 1)
+	preload=$libdir/libverbatim-answers.so
+	libm=$(ldconfig -p | sed -n 's,.*libm\.so\.6 .*=> ,,p' | head -n 1)
 	check run__preloads "$preload verify_asan_link_order=0" "$(unset LD_PRELOAD ASAN_OPTIONS
 		"$verbatim" run sh -c 'echo $LD_PRELOAD $ASAN_OPTIONS')"
 	check run__preloads_before_others "$preload:$libm verify_asan_link_order=1" \

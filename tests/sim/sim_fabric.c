@@ -5,9 +5,9 @@
  * they can be asserted.
  *
  * A flow is one connection: the requester at one host sends WRITEs of one size to the responder at another.
- * A packet counts as delivered when its ACK arrives. For comparison, a flow may be DCQCN's. It sends packets
- * at DCQCN's rate, which count when they arrive. DCQCN is made for networks that lose nothing, so the queues
- * of its scenarios have no limit.
+ * The simulation counts a packet as delivered when its ACK arrives. For comparison, DCQCN can set a flow's
+ * rate instead of the requester; such packets count when they arrive. DCQCN is made for networks that lose
+ * nothing, so the queues of its scenarios have no limit.
  *
  * usage: sim_fabric [-l] [NAME...]: the short scenarios, or with -l the long ones; those whose names begin so
  */

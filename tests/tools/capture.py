@@ -845,7 +845,8 @@ def events_of_sends_that_the_queue_pair_signals():
     program = os.path.join(BUILD, "tests", "conformance", "rc", "test_rc_send")
     if not os.path.exists(program):
         return "the conformance tests are not built"
-    for case_name, signaled in ("send__sq_sig_all_signals_all", {True}), ("rnr__after_one_retry_fails", {True, False}):
+    expected = {"send__sq_sig_all_signals_all": {True}, "rnr__after_one_retry_fails": {True, False}}
+    for case_name, signaled in expected.items():
         path = log(f"{case_name}.pcapng")
         done = run(f"--capture={path}", program, case_name)
         expect((done.returncode, "not ok" in done.stdout), (0, False), done.stdout + done.stderr)

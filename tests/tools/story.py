@@ -519,7 +519,8 @@ def unsignaled_one_fails():
     for status in REM_ACCESS, FLUSHED:
         s.a.complete(11, 7, status)
     texts = [one["text"] for one in s.told("unsignaled_fails")]
-    for text, said in zip(texts, ("took 8 µs", "asked for no completion", "REM_ACCESS_ERR after", "WR_FLUSH_ERR after")):
+    ends = ("took 8 µs", "asked for no completion", "REM_ACCESS_ERR after", "WR_FLUSH_ERR after")
+    for text, said in zip(texts, ends):
         expect(said in text, True, text)
 
 

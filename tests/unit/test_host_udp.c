@@ -843,14 +843,28 @@ static void check_steering(unsigned receivers)
 	CHILD_CHECK(WAIT_FOR(all_arrive("::1", receivers)));
 }
 
-/* Sends, but does not receive. */
-static void steering_world(int sock)
+/* A network of its own, for a process that sends, but does not receive. */
+static void begin_world(void)
 {
-	struct child children[RECEIVERS];
 	CHILD_CHECK(netns_enter());
 	CHILD_CHECK(vb_host_get() == 0);
 	seen = mmap(NULL, RECEIVERS * sizeof *seen, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
 		    0);
+}
+
+static void run_world(void (*world)(int sock))
+{
+	if (!kernel_steers())
+		SKIP(NO_STEERING);
+	struct child c = child_start(world);
+	assert_int_equal(hear(c.sock), UINT64_MAX);
+	assert_int_equal(child_end(&c), 0);
+}
+
+static void steering_world(int sock)
+{
+	struct child children[RECEIVERS];
+	begin_world();
 	for (unsigned i = 0; i < 3; i++)
 		children[i] = start_receiver(i);
 	check_steering(0x7);
@@ -865,23 +879,13 @@ static void steering_world(int sock)
 	child_kill(&children[3]);
 }
 
-static void steering__is_learned_whoever_comes_and_goes(void **state)
-{
-	if (!kernel_steers())
-		SKIP(NO_STEERING);
-	struct child c = child_start(steering_world);
-	assert_int_equal(hear(c.sock), UINT64_MAX);
-	assert_int_equal(child_end(&c), 0);
-}
+static void steering__is_learned_whoever_comes_and_goes(void **state) { run_world(steering_world); }
 
 /* A process that waits for a processor answers late. Nobody's table may lack it. */
 static void slow_world(int sock)
 {
 	struct child children[3];
-	CHILD_CHECK(netns_enter());
-	CHILD_CHECK(vb_host_get() == 0);
-	seen = mmap(NULL, RECEIVERS * sizeof *seen, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
-		    0);
+	begin_world();
 	children[0] = start_receiver(0);
 	children[1] = start_receiver(1);
 	CHILD_CHECK(kill(children[0].pid, SIGSTOP) == 0 && kill(children[1].pid, SIGSTOP) == 0);
@@ -899,23 +903,13 @@ static void slow_world(int sock)
 		child_kill(&children[i]);
 }
 
-static void steering__waits_for_slow_processes(void **state)
-{
-	if (!kernel_steers())
-		SKIP(NO_STEERING);
-	struct child c = child_start(slow_world);
-	assert_int_equal(hear(c.sock), UINT64_MAX);
-	assert_int_equal(child_end(&c), 0);
-}
+static void steering__waits_for_slow_processes(void **state) { run_world(slow_world); }
 
 /* One that is stopped holds up a start, but not for ever. */
 static void stopped_world(int sock)
 {
 	struct child children[3];
-	CHILD_CHECK(netns_enter());
-	CHILD_CHECK(vb_host_get() == 0);
-	seen = mmap(NULL, RECEIVERS * sizeof *seen, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
-		    0);
+	begin_world();
 	children[0] = start_receiver(0);
 	CHILD_CHECK(kill(children[0].pid, SIGSTOP) == 0);
 	children[1] = start_receiver(1);
@@ -925,14 +919,7 @@ static void stopped_world(int sock)
 		child_kill(&children[i]);
 }
 
-static void steering__gives_up_a_stopped_process(void **state)
-{
-	if (!kernel_steers())
-		SKIP(NO_STEERING);
-	struct child c = child_start(stopped_world);
-	assert_int_equal(hear(c.sock), UINT64_MAX);
-	assert_int_equal(child_end(&c), 0);
-}
+static void steering__gives_up_a_stopped_process(void **state) { run_world(stopped_world); }
 
 /* As the steering's own: magic numbers, place, number of slots, random number. */
 static const uint8_t probe[24] = {

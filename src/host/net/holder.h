@@ -22,9 +22,9 @@ struct vb_holder {
 unsigned vb_holders_of_udp(bool ipv4, uint16_t port, struct vb_holder *list, unsigned max);
 
 /*
- * Who has slots, that is, an inbox's name or a link's of a version: either of them denies it to others.
- * Returns how many names of slots below count are taken, at most 2 * count, with the inode of a socket for
- * each; slots: how many slots they are of.
+ * Finds the sockets that hold slots below count. A slot has two names, its inbox's and its link's of this
+ * version; a socket with either name denies the slot to others. Fills inodes, which has room for 2 * count,
+ * and returns how many it filled. *slots: how many slots are taken.
  */
 unsigned vb_holders_of_slots(unsigned version, unsigned long *inodes, unsigned count, unsigned *slots);
 

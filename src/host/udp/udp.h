@@ -46,8 +46,8 @@ VB_EXPORT int vb_udp_open(void);
 bool vb_udp_is_open(void);
 /*
  * Waits until packets for this process come to it directly (udp_steer.c): some ms after the sockets were
- * opened, 1 s if other processes do not answer. The progress thread does that work, and returns here at once:
- * the caller holds no lock that it takes.
+ * opened, up to 1 s if other processes do not answer. The progress thread does the learning. So the caller
+ * must hold no lock that this thread takes; in the progress thread itself the function returns at once.
  */
 VB_EXPORT void vb_udp_await_steering(void);
 /*

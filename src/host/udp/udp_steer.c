@@ -14,10 +14,10 @@
  * once more. In the end the program with all slots is attached, for all processes. It replaces what others
  * attached: the last one to learn knows best.
  *
- * The kernel's table tells how many sockets the group has. While fewer processes have answered, one may be
- * waiting for a processor. Then the round is repeated, and takes twice as long each time. A process that is
- * stopped is given up in the end. A process that joins while this one learns may attach its table before this
- * one does, which would replace it. So this one counts the sockets again after attaching.
+ * The kernel's table in /proc tells how many sockets the group has. If fewer processes have answered, one
+ * may be waiting for a processor: the learner repeats the round and waits twice as long. After MAX_REPEATS it
+ * does without the missing ones, which may be stopped. A process that joins while this one learns may attach
+ * its table first, and lose it to this one's. So the learner counts the sockets again after attaching.
  *
  * A wrong table (a process came or went, an answer was lost) costs speed. The packet's receiver forwards it
  * to the owner's inbox and reports it here (vb_udp_misdirected). Then the table is learned again; more and
@@ -40,7 +40,7 @@
 
 enum {
 	MAX_PLACES = 512,
-	FIRST_PLACES = 4,       /* probed at least; twice as many while each has its own process */
+	FIRST_PLACES = 4,       /* probed at least; without /proc, doubled while each has its own process */
 	MAX_STEERED = 1024,     /* slots in the program: two instructions each, of 4096 */
 	ANSWERS_PER_LOOK = 16,
 	COLLECT_NS = 20000000,  /* for answers, in the first round */
@@ -288,41 +288,38 @@ static void begin(struct vb_timer *t, uint64_t now_ns)
 		note_end();
 }
 
-static bool lacks_answers(const struct learner *l)
-{
-	return l->processes < count_sockets(l) && l->repeats < MAX_REPEATS;
-}
-
-static void repeat_round(struct learner *l)
-{
-	l->repeats++;
-	begin_round(l);
-}
-
 /* With a program, a process gets the probe for its place; without one, all probes come to one process. */
 static bool may_lack_program(const struct learner *l)
 {
 	return l->processes <= 1 && (l->answers == 0 || l->answers == l->places);
 }
 
+static bool lacks_answers(const struct learner *l, unsigned sockets)
+{
+	return l->processes < sockets && l->repeats < MAX_REPEATS;
+}
+
+/* False: a process has joined meanwhile, whose own table this one may have replaced. */
+static bool attach_table(const struct learner *l)
+{
+	attach_program(vb_udp_receiver(l->ipv4), &l->now);
+	return !lacks_answers(l, count_sockets(l));
+}
+
 static void end_round(struct learner *l)
 {
-	int receiver = vb_udp_receiver(l->ipv4);
-	if (l->processes == l->places && l->places < MAX_PLACES) {
+	unsigned sockets = count_sockets(l);
+	if (!sockets && l->processes == l->places && l->places < MAX_PLACES) {
 		l->places *= 2;
 		begin_round(l);
-	} else if (may_lack_program(l) && !l->is_second_try && count_sockets(l) != 1) {
+	} else if (may_lack_program(l) && !l->is_second_try && sockets != 1) {
 		l->is_second_try = true;
-		attach_program(receiver, NULL);
+		attach_program(vb_udp_receiver(l->ipv4), NULL);
 		begin_round(l);
-	} else if (lacks_answers(l)) {
-		repeat_round(l);
+	} else if (lacks_answers(l, sockets) || !attach_table(l)) {
+		l->repeats++;
+		begin_round(l);
 	} else {
-		attach_program(receiver, &l->now);
-		if (lacks_answers(l)) {
-			repeat_round(l);
-			return;
-		}
 		changed |= memcmp(&l->now, &l->last, sizeof l->now) != 0;
 		l->last = l->now;
 		end(l);

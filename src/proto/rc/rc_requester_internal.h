@@ -52,7 +52,7 @@ static inline void start_timers(struct vb_rc_req *req, uint64_t now)
 	req->timeout_at = timeout ? now + timeout : VB_RC_NEVER;
 }
 
-/* Sets the time from which on a packet that was sent again, and is still missing, counts as lost again. */
+/* Sets when the requester sends a packet that it has sent again once more, if that is still missing. */
 static inline void start_probe(struct vb_rc_req *req, uint64_t now)
 {
 	if (req->window.smooth_ns && req->probes < VB_RC_MOST_PROBES)

@@ -10,11 +10,12 @@
 #include <sys/syscall.h>
 #include <sys/un.h>
 
+#include "../stranger.h"
 #include "cm.h"
 
-enum { OTHER_USER = 65533, NOT_POSSIBLE = 77, CHILD_SECONDS = 300, BYTES = 8 };
+enum { CHILD_SECONDS = 300, BYTES = 8 };
 /* Of a message: where its MAD is; of a MAD: its parts, and where most messages have two ids. */
-enum { INBOX_MAGIC = 0x76620001, MAD = 64, MESSAGE_BYTES = MAD + 256 };
+enum { MAD = 64, MESSAGE_BYTES = MAD + 256 };
 enum { TID = MAD + 8, ATTRIBUTE = MAD + 16, FROM_ID = MAD + 24, TO_ID = MAD + 28 };
 enum { REQ = 0x10, REJ = 0x12, REP = 0x13, RTU = 0x14, DREQ = 0x15 };
 enum { REQ_GUID = FROM_ID + 16, REQ_QPN = FROM_ID + 32, REQ_PSN = FROM_ID + 44 };
@@ -94,21 +95,6 @@ static struct message heard(const struct message *last)
 }
 
 /* ---- the stranger ---- */
-
-/* The number of a slot that was free and is now this process's, in name; 0: none. */
-static uint32_t take_slot(int *fd)
-{
-	for (uint32_t slot = 4000; slot; slot--) {
-		struct sockaddr_un un = { .sun_family = AF_UNIX };
-		int n = snprintf(un.sun_path + 1, sizeof(un.sun_path) - 1, "verbatim/slot/%u", slot);
-		*fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-		if (bind(*fd, (struct sockaddr *)&un,
-			 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n)) == 0)
-			return slot;
-		close(*fd);
-	}
-	return 0;
-}
 
 /* Sends what it is told to, from a slot of its own that it keeps as long as the victim wants. */
 static void be_a_stranger(int sock)
@@ -217,7 +203,7 @@ static void request(const struct stranger *s, const struct victim *v, const stru
 	say_everywhere(s, v, m);
 }
 
-/* In the name of the client, to a server that knows it; and as a process that others know nothing of. */
+/* REQs whose id or queue pair is somebody else's: the client's, or those of a third process. */
 static void request_as_others(const struct stranger *s, const struct victim *v, const struct connection *c,
 			      uint32_t third)
 {

@@ -4,6 +4,7 @@
  * can send: packets that no wire brought. Messages come in order, so the datagram of its own that it sends
  * last, and may send, tells that those before it came to nothing.
  */
+#include "../stranger.h"
 #include "world.h"
 
 #include <sched.h>
@@ -11,8 +12,6 @@
 #include <sys/un.h>
 
 enum {
-	OTHER_USER = 65533,
-	NOT_POSSIBLE = 77,
 	QKEY = 0x11111111,
 	FIRST_PSN = 0,
 	BYTES = 8,
@@ -23,8 +22,7 @@ enum {
 	SEND_ONLY = 0x04,
 	WRITE_ONLY = 0x0a,
 	UC_SEND_ONLY = 0x24,
-	UD_SEND_ONLY = 0x64,
-	INBOX_MAGIC = 0x76620001
+	UD_SEND_ONLY = 0x64
 };
 
 struct victim {
@@ -98,21 +96,6 @@ static void send_packet(int fd, uint32_t slot, const uint8_t src[16], uint8_t op
 			     (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n)) < 0;
 	     tries--)
 		usleep(1000);
-}
-
-/* The number of a slot that was free and is now this process's, in name; 0: none. */
-static uint32_t take_slot(int *fd)
-{
-	for (uint32_t slot = 4000; slot; slot--) {
-		struct sockaddr_un un = { .sun_family = AF_UNIX };
-		int n = snprintf(un.sun_path + 1, sizeof(un.sun_path) - 1, "verbatim/slot/%u", slot);
-		*fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-		if (bind(*fd, (struct sockaddr *)&un,
-			 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n)) == 0)
-			return slot;
-		close(*fd);
-	}
-	return 0;
 }
 
 /* The stranger: everything that it may not do, then what it may. */
