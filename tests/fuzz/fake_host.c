@@ -558,6 +558,7 @@ int vb_remap_open(size_t bytes, int *fd) { return -EPERM; }
 int vb_remap_in(uintptr_t at, size_t bytes, unsigned advice, int fd, uint64_t offset) { return -EPERM; }
 int vb_remap_seal(int fd, bool writable) { return -EPERM; }
 int vb_remap_back(int fd, unsigned advice) { return -EPERM; }
+bool vb_remap_is_at(int fd, uint64_t offset, uintptr_t at, size_t bytes) { return false; }
 int vb_remap_fork_copy(int fd) { return 0; }
 void vb_remap_fork_restore(void) { }
 void vb_remap_fork_drop(void) { }

@@ -291,6 +291,57 @@ static void remap__refuses_what_is_not_plain_memory(void **state)
 	close(fd);
 }
 
+static void map_anew(uint8_t *at)
+{
+	if (mmap(at, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == at)
+		memset(at, 0x66, PAGE);
+}
+
+struct place {
+	int fd;
+	uint8_t *at;
+	size_t bytes, offset;
+	bool is_there;
+};
+
+static void call_is_at(void *arg)
+{
+	struct place *p = arg;
+	p->is_there = vb_remap_is_at(p->fd, p->offset, (uintptr_t)p->at, p->bytes);
+}
+
+static bool is_at(const struct call *c, size_t offset, uint8_t *at, size_t bytes)
+{
+	struct place p = { c->fd, at, bytes, offset, false };
+	assert_int_equal(vb_loop_call(call_is_at, &p), 0);
+	return p.is_there;
+}
+
+/* The program may map other memory where the moved pages were: those are not the memfd's. */
+static void remap__knows_what_is_still_its_own(void **state)
+{
+	uint8_t *p = map(BYTES), *elsewhere = map(BYTES);
+	fill(p, BYTES, 6);
+	struct call c = move_in(p, BYTES);
+	assert_int_equal(c.err, 0);
+	assert_true(is_at(&c, 0, p, BYTES));
+	assert_true(is_at(&c, 3 * PAGE, p + 3 * PAGE, 2 * PAGE));
+	assert_false(is_at(&c, 3 * PAGE, p + 4 * PAGE, PAGE));
+	assert_false(is_at(&c, 0, elsewhere, BYTES));
+	assert_int_equal(mprotect(p + 8 * PAGE, PAGE, PROT_READ), 0); /* in three mappings now */
+	assert_true(is_at(&c, 0, p, BYTES));
+	map_anew(p + 4 * PAGE);
+	assert_false(is_at(&c, 0, p, BYTES));
+	assert_false(is_at(&c, 4 * PAGE, p + 4 * PAGE, PAGE));
+	assert_true(is_at(&c, 0, p, 4 * PAGE));
+	assert_true(is_at(&c, 5 * PAGE, p + 5 * PAGE, BYTES - 5 * PAGE));
+	munmap(p, PAGE);
+	assert_false(is_at(&c, 0, p, 4 * PAGE));
+	assert_int_equal(move_back(&c), 0);
+	munmap(p, BYTES);
+	munmap(elsewhere, BYTES);
+}
+
 /* What the program unmapped, or put elsewhere, while its pages were in the memfd. */
 static void remap__comes_back_where_it_is_by_then(void **state)
 {
@@ -495,12 +546,6 @@ ssize_t pwrite(int fd, const void *from, size_t bytes, off_t offset)
 	return syscall(SYS_pwrite64, fd, from, bytes, offset);
 }
 
-static void map_anew(uint8_t *at)
-{
-	if (mmap(at, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == at)
-		memset(at, 0x66, PAGE);
-}
-
 static void unmap_pages(uint8_t *at) { munmap(at, PAGE); }
 
 /* The page has another fate than its neighbours, which keep what they had. */
@@ -585,6 +630,7 @@ int main(void)
 		cmocka_unit_test(remap__holes_stay_holes),
 		cmocka_unit_test(remap__needs_little_memory_beside_the_region),
 		cmocka_unit_test(remap__refuses_what_is_not_plain_memory),
+		cmocka_unit_test(remap__knows_what_is_still_its_own),
 		cmocka_unit_test(remap__comes_back_where_it_is_by_then),
 		cmocka_unit_test(remap__waits_for_what_may_pin_pages),
 		cmocka_unit_test(remap__a_sealed_memfd_keeps_its_size_and_its_reader_reads),

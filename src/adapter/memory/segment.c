@@ -269,6 +269,8 @@ static void start_locked(uint32_t key)
 	struct segment *s;
 	pages_of(k, &at, &end);
 	int err = find_overlap_locked(at, end, &s);
+	if (err == 1 && !vb_remap_is_at(s->fd, at - s->at, at, end - at))
+		err = -EPERM; /* other memory has come to this place since */
 	if (err == 1) {
 		s->state = READY;
 		s->users++;

@@ -597,16 +597,33 @@ static int piece_back(int fd, const struct vb_vma *v, unsigned advice)
 	return err;
 }
 
+static struct places places; /* one call at a time */
+
+bool vb_remap_is_at(int fd, uint64_t offset, uintptr_t at, size_t bytes)
+{
+	if (find_places(fd, &places))
+		return false;
+	for (unsigned i = 0; bytes && i < places.n; i++) {
+		const struct vb_vma *v = &places.vma[i];
+		if (at < v->start || at >= v->end || v->offset + (at - v->start) != offset)
+			continue;
+		size_t here = vb_min_u64(v->end - at, bytes);
+		at += here;
+		offset += here;
+		bytes -= here;
+	}
+	return !bytes;
+}
+
 int vb_remap_back(int fd, unsigned advice)
 {
-	static struct places p;
 	if (!vb_remap_may_now())
 		return -EPERM;
-	int err = find_places(fd, &p);
-	for (unsigned i = 0; !err && i < p.n; i++) {
-		struct vb_vma v = p.vma[i];
-		for (; !err && v.start < p.vma[i].end; v.start = v.end, v.offset += VB_REMAP_SLICE) {
-			v.end = vb_min_u64(v.start + VB_REMAP_SLICE, p.vma[i].end);
+	int err = find_places(fd, &places);
+	for (unsigned i = 0; !err && i < places.n; i++) {
+		struct vb_vma v = places.vma[i];
+		for (; !err && v.start < places.vma[i].end; v.start = v.end, v.offset += VB_REMAP_SLICE) {
+			v.end = vb_min_u64(v.start + VB_REMAP_SLICE, places.vma[i].end);
 			err = piece_back(fd, &v, advice);
 		}
 	}

@@ -80,6 +80,12 @@ int vb_remap_in(uintptr_t at, size_t bytes, unsigned advice, int fd, uint64_t of
 int vb_remap_seal(int fd, bool writable);
 
 /*
+ * Are these pages still fd's, from the offset on? The program may have unmapped them, and mapped others
+ * there. In the thread that moves pages.
+ */
+bool vb_remap_is_at(int fd, uint64_t offset, uintptr_t at, size_t bytes);
+
+/*
  * Makes all that the process still maps of fd private memory again, wherever that is. After an error (-EBUSY:
  * may be pinned) what was not moved back stays mapped, and works.
  */
