@@ -94,7 +94,6 @@ int vb_mr_fini(struct vb_mr *mr)
 		return -EBUSY;
 	vb_memory_quiesce();
 	vb_segment_leave(mr->key);
-	vb_segment_await_private();
 	vb_key_release(mr->key);
 	atomic_fetch_sub(&mr->pd->refs, 1);
 	return 0;
@@ -121,7 +120,6 @@ int vb_mr_change(struct vb_mr *mr, int flags, struct vb_pd *pd, void *addr, uint
 		return -EBUSY;
 	vb_memory_quiesce();
 	vb_segment_leave(mr->key);
-	vb_segment_await_private();
 	publish(&next, more);
 	atomic_fetch_add(&next.pd->refs, 1);
 	atomic_fetch_sub(&mr->pd->refs, 1);

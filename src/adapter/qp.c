@@ -198,7 +198,6 @@ int vb_qp_fini(struct vb_qp *qp)
 	vb_windows_forget(qp->qpn);
 	vb_qp_detach_counters(qp);
 	pthread_mutex_unlock(&qp->ctl);
-	vb_segment_await_private();
 	vb_async_forget(qp->ctx, &qp->async);
 	free_queues(qp);
 	hold_users(qp, -1);
@@ -460,7 +459,6 @@ int vb_qp_modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
 	if (!err)
 		err = move(qp, attr, mask, cur, next);
 	pthread_mutex_unlock(&qp->ctl);
-	vb_segment_await_private();
 	vb_segment_yield();
 	return err;
 }

@@ -319,7 +319,7 @@ VB_EXPORT bool vb_port_is_bound(const void *name, size_t name_bytes);
  * The version of all that processes share: arenas, and messages over links. It is part of the links' names,
  * so processes of incompatible builds find no link, and take the wire.
  */
-enum { VB_LINK_VERSION = 6 };
+enum { VB_LINK_VERSION = 7 };
 
 struct vb_peer_cred {
 	pid_t pid; /* in this process's pid namespace; 0 if it is not visible there */
@@ -429,14 +429,11 @@ int vb_mem_check(const void *addr, size_t bytes, bool writable);
 /*
  * Copies as process_vm_readv/writev do, up to the end of the shorter of the two lists, which may be of any
  * length. 0, -EFAULT (some address is not mapped here or there; *done is what was copied before it), -ESRCH
- * (the process is gone), -EPERM.
+ * (the process is gone), -EPERM. Once *stop is not 0 nothing more is copied (host/ipc/guard.h): -ECANCELED.
+ * stop is NULL for this process's own memory.
  */
 int vb_copy_from_peer(pid_t pid, const struct iovec *local, size_t nlocal, const struct iovec *remote,
-		      size_t nremote, size_t *done);
-/*
- * Once *stop is not 0 nothing more is written (host/ipc/guard.h): -ECANCELED. stop is NULL for this process's
- * own memory.
- */
+		      size_t nremote, const _Atomic(uint32_t) *stop, size_t *done);
 int vb_copy_to_peer(pid_t pid, const struct iovec *local, size_t nlocal, const struct iovec *remote,
 		    size_t nremote, const _Atomic(uint32_t) *stop, size_t *done);
 /* This process's PID, as vb_copy_* take it. */

@@ -13,7 +13,7 @@ void vb_peer_bytes(struct vb_ranges *out, struct vb_peer *peer, uint32_t rkey, u
 {
 	void *here = vb_mapped_at(peer, rkey, va, bytes, writes);
 	vb_ranges_of_bytes(out, here ? here : (void *)(uintptr_t)va, bytes);
-	out->mapped = here != NULL;
+	out->stop = here ? &peer->in->cut : NULL;
 	if (vb_unlikely(!here))
 		vb_mapped_miss(peer, rkey, bytes);
 }
@@ -45,7 +45,7 @@ static bool map_list(struct vb_ranges *r, struct vb_peer *peer, const struct ibv
 	}
 	for (unsigned i = 0; i < r->count; i++)
 		r->iov[i].iov_base = here[i];
-	r->mapped = true;
+	r->stop = &peer->in->cut;
 	return true;
 }
 
@@ -74,7 +74,7 @@ static bool is_moving(const struct vb_peer *peer)
 int vb_copy_out(const struct vb_peer *peer, struct vb_ranges *theirs, const struct vb_ranges *ours)
 {
 	size_t done;
-	if (theirs->mapped || peer->copy == VB_COPY_SAME)
+	if (theirs->stop || peer->copy == VB_COPY_SAME)
 		return vb_ranges_copy(theirs, ours);
 	if (is_moving(peer))
 		return -EAGAIN;
@@ -86,11 +86,12 @@ int vb_copy_out(const struct vb_peer *peer, struct vb_ranges *theirs, const stru
 int vb_copy_in(const struct vb_peer *peer, const struct vb_ranges *ours, const struct vb_ranges *theirs)
 {
 	size_t done;
-	if (theirs->mapped || peer->copy == VB_COPY_SAME)
+	if (theirs->stop || peer->copy == VB_COPY_SAME)
 		return vb_ranges_copy(ours, theirs);
 	if (is_moving(peer))
 		return -EAGAIN;
-	return vb_copy_from_peer(peer->pid, ours->iov, ours->count, theirs->iov, theirs->count, &done);
+	return vb_copy_from_peer(peer->pid, ours->iov, ours->count, theirs->iov, theirs->count,
+				 &peer->in->cut, &done);
 }
 
 /* ---- streams ---- */

@@ -29,22 +29,6 @@ enum vb_key_fault vb_peer_list(struct vb_ranges *out, struct vb_peer *peer, uint
 int vb_copy_out(const struct vb_peer *peer, struct vb_ranges *theirs, const struct vb_ranges *ours);
 int vb_copy_in(const struct vb_peer *peer, const struct vb_ranges *ours, const struct vb_ranges *theirs);
 
-/*
- * An atomic of either opcode, and what it found: by the processor's own atomics, on both sides, so that those
- * that a requester carries out in a mapping and those of the owner of the memory are atomic to each other.
- * Behind all WRITEs before it.
- */
-static inline uint64_t vb_fetch_atomically(_Atomic(uint64_t) *word, unsigned opcode, uint64_t compare_add,
-					   uint64_t swap)
-{
-	uint64_t found = compare_add;
-	vb_fence_before_atomic();
-	if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
-		return atomic_fetch_add(word, compare_add);
-	atomic_compare_exchange_strong(word, &found, swap);
-	return found;
-}
-
 /* ---- byte streams, for links that cannot copy between processes ---- */
 
 /* How much can be taken from the peer's stream now; UINT64_MAX: its counters make no sense. */

@@ -50,7 +50,8 @@ bool vb_cut_or_await(const _Atomic(uint32_t) *busy, struct vb_peer *peer, uint64
 			return false;
 		if (!peer)
 			continue;
-		if (spins % SPINS == 0 && vb_peer_is_dead(peer))
+		/* A link that the peer cut has ended, but its process goes on. */
+		if (spins % SPINS == 0 && vb_peer_is_dead(peer) && !vb_is_cut_by(peer))
 			return true;
 		if (vb_process_wait_is_over(&w, peer->pid, now)) {
 			vb_explain(

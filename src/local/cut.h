@@ -11,9 +11,8 @@
  * CUT: the link's flag is set, cuts is counted, and the link is shut down, so that each side takes the other
  * for dead. What the peer still does in the open section has no effect:
  *
- *	it copies in or out of a mapping       what it was given is private memory again here (adapter/memory/segment.h): it stores into pages that
- *	                                       nobody uses. Behind its section it sees the flag, and reports no success
- *	it was about to write by process_vm    it sees the flag when it runs again, and does not (host/ipc/guard.h)
+ *	it copies from or to a mapping         it sees the flag when it runs again, and copies no more (host/memory/touch.h)
+ *	it was about to copy by process_vm     likewise (host/ipc/guard.h)
  *	it reads, or executes, from a slot     it sees the flag before it completes or acknowledges anything. Ring and streams stay as they
  *	                                       are until it has left the section (local.c), so no other bytes come into its memory
  *

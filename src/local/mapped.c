@@ -114,17 +114,6 @@ void vb_mapped_tell_gone(struct vb_peer *p, uint64_t serial)
 		(void)vb_link_send(p->fd, &m, sizeof(m), NULL, 0);
 }
 
-static bool was_given(uint64_t serial, const void *given)
-{
-	return ((const uint8_t *)given)[serial % VB_MAPPINGS];
-}
-
-void vb_mapped_withdraw(struct vb_peer *p)
-{
-	if (p->mapped)
-		vb_segment_withdraw(was_given, p->mapped->given);
-}
-
 /* ---- taking ---- */
 
 static int take(struct vb_peer *p, const struct vb_link_segment *m, int fd)

@@ -70,12 +70,6 @@ int vb_mapped_take_message(struct vb_peer *peer, const struct vb_link_segment *m
 /* A segment of ours is private memory again: tells the peer, if it was given it. In the progress thread. */
 void vb_mapped_tell_gone(struct vb_peer *peer, uint64_t serial);
 
-/*
- * The link was cut: the memory that this peer was given becomes private again, though keys name it
- * (vb_segment_await_private).
- */
-void vb_mapped_withdraw(struct vb_peer *peer);
-
 /* Counts a use of the key that could not be served by a mapping. */
 void vb_mapped_miss(struct vb_peer *peer, uint32_t key, uint64_t bytes);
 

@@ -180,8 +180,8 @@ static bool try_copy(const struct vb_peer *p, const struct vb_link_hello *h)
 	struct iovec here = { &nonce, sizeof(nonce) };
 	struct iovec there = { (void *)(uintptr_t)(h->arena_address + offsetof(struct vb_arena_head, nonce)),
 			       sizeof(nonce) };
-	return p->pid > 0 && vb_guard_is_there() && !vb_copy_from_peer(p->pid, &here, 1, &there, 1, &done) &&
-	       nonce == p->nonce;
+	return p->pid > 0 && vb_guard_is_there() &&
+	       !vb_copy_from_peer(p->pid, &here, 1, &there, 1, NULL, &done) && nonce == p->nonce;
 }
 
 /* Does a queue pair take the wire to one of its slots? */
@@ -355,7 +355,6 @@ static void cut(struct vb_peer *p)
 	atomic_store(&p->out->cut, 1);
 	atomic_fetch_add(&vb_arena->cuts, 1); /* behind it: who sees this looks there */
 	vb_link_end(p->fd);
-	vb_mapped_withdraw(p);
 }
 
 static struct vb_peer *next_uncut(uint64_t nonce)

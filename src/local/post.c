@@ -74,8 +74,8 @@ static inline bool copy_pieces(struct attempt *a, uint8_t *there, bool writes)
 		if (vb_unlikely(!piece->length))
 			continue;
 		void *at = find_piece(a, piece, writes ? 0 : IBV_ACCESS_LOCAL_WRITE);
-		if (vb_unlikely(!at) || vb_unlikely(writes ? vb_touch_copy(there, at, piece->length) :
-							     vb_touch_copy(at, there, piece->length)))
+		if (vb_unlikely(!at) || vb_unlikely(vb_peer_copy(a->l->peer, writes ? there : at,
+							       writes ? at : there, piece->length)))
 			return false;
 		there += piece->length;
 	}

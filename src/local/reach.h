@@ -3,6 +3,7 @@
 #ifndef VB_LOCAL_REACH_H
 #define VB_LOCAL_REACH_H
 
+#include "host/memory/touch.h"
 #include "local/mapped.h"
 #include "local/qp.h"
 
@@ -46,6 +47,14 @@ static inline void *vb_peer_memory(struct vb_local_qp *l, uint32_t rkey, uint64_
 	if (l->peer->copy != VB_COPY_SAME)
 		return vb_mapped_at(l->peer, rkey, va, length, writes);
 	return vb_key_is_on_demand(vb_key_table(l->peer->arena), rkey) ? NULL : (void *)(uintptr_t)va;
+}
+
+/* Between a piece of this process's memory and of what vb_peer_memory found. As vb_touch_copy{,_unless}. */
+static inline VB_MUST_USE int vb_peer_copy(const struct vb_peer *peer, void *to, const void *from,
+					   size_t bytes)
+{
+	return peer->copy == VB_COPY_SAME ? vb_touch_copy(to, from, bytes) :
+					    vb_touch_copy_unless(&peer->in->cut, to, from, bytes);
 }
 
 /*

@@ -142,8 +142,7 @@ static bool move_whole(struct vb_local_qp *l, struct vb_sqe *sqe, uint64_t va)
 	     *theirs = vb_peer_memory(l, sqe->rkey, va, sqe->length, writes);
 	if (vb_unlikely(!ours || !theirs || sqe->length > VB_SLICE_BYTES))
 		return false;
-	return !(writes ? vb_touch_copy(theirs, ours, sqe->length) :
-			  vb_touch_copy(ours, theirs, sqe->length));
+	return !vb_peer_copy(l->peer, writes ? theirs : ours, writes ? ours : theirs, sqe->length);
 }
 
 static enum here move_slice(struct vb_local_qp *l, struct vb_sqe *sqe, uint64_t va)
@@ -196,6 +195,14 @@ static bool is_one_sided(const struct vb_sqe *sqe)
 	return sqe->opcode == IBV_WR_RDMA_WRITE || sqe->opcode == IBV_WR_RDMA_READ;
 }
 
+static int fetch_at_peer(const struct vb_peer *peer, _Atomic(uint64_t) *word, const struct vb_sqe *sqe,
+			 uint64_t *found)
+{
+	bool adds = sqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+	return vb_touch_atomically_unless(&peer->in->cut, word, adds ? VB_TOUCH_ADD : VB_TOUCH_COMPARE_SWAP,
+					  adds ? sqe->compare_add : sqe->swap, sqe->compare_add, found);
+}
+
 static enum here atomic_in_mapping(struct vb_local_qp *l, struct vb_sqe *sqe, uint64_t va)
 {
 	_Atomic(uint64_t) *word = vb_mapped_at(l->peer, sqe->rkey, va, sizeof(*word), true);
@@ -207,7 +214,9 @@ static enum here atomic_in_mapping(struct vb_local_qp *l, struct vb_sqe *sqe, ui
 						    0, sizeof(*word), IBV_ACCESS_LOCAL_WRITE, &bad);
 	if (vb_unlikely(fault != VB_KEY_OK))
 		return fail_sqe(sqe, fault, bad);
-	uint64_t found = vb_fetch_atomically(word, sqe->opcode, sqe->compare_add, sqe->swap);
+	uint64_t found;
+	if (vb_unlikely(fetch_at_peer(l->peer, word, sqe, &found)))
+		return HERE_NOT;
 	vb_ranges_of_bytes(&from, &found, sizeof(found));
 	return vb_ranges_copy(&ours, &from) ? fail_sqe(sqe, VB_KEY_UNMAPPED, 0) : HERE_DONE;
 }

@@ -177,8 +177,11 @@ struct vb_shm_bells {
 	 */
 	_Atomic(uint64_t) ud_ring;
 	_Atomic(uint32_t) ud_ring_taken; /* lines that this side has read of the other's */
-	/* this side does not wait for the other any more, and has ended the link (local/cut.h) */
-	_Atomic(uint32_t) cut;
+	/*
+	 * this side does not wait for the other any more, and has ended the link (local/cut.h). The other
+	 * reads it at each copy
+	 */
+	VB_ALIGNED_LINE _Atomic(uint32_t) cut;
 };
 
 /*

@@ -275,7 +275,8 @@ static void cut_to_taste(const struct heard *h, unsigned flags, struct vb_ranges
 		      !h->frame[ADDRESSES + 1];
 	pieces->count = 0;
 	pieces->bytes = 0;
-	pieces->on_demand = pieces->mapped = false;
+	pieces->on_demand = false;
+	pieces->stop = NULL;
 	if (tagged && (flags & IBV_QP_CREATE_CVLAN_STRIPPING)) {
 		*cvlan = (uint32_t)h->frame[ETHER_BYTES] << 8 | h->frame[ETHER_BYTES + 1];
 		put_piece(pieces, h->frame, ADDRESSES);

@@ -629,8 +629,10 @@ static int copy(pid_t pid, struct cursor local, struct cursor remote, bool to_pe
 }
 
 int vb_copy_from_peer(pid_t pid, const struct iovec *local, size_t nlocal, const struct iovec *remote,
-		      size_t nremote, size_t *done)
+		      size_t nremote, const _Atomic(uint32_t) *stop, size_t *done)
 {
+	if (stop && atomic_load(stop))
+		return -ECANCELED;
 	return copy(pid, (struct cursor){ local, nlocal, 0 }, (struct cursor){ remote, nremote, 0 }, false,
 		    done);
 }
@@ -770,6 +772,20 @@ int vb_touch_bytes(void *to, const void *from, size_t bytes)
 	return 0;
 }
 
+/* No thread has restartable sequences, but all act as if they had. */
+_Atomic(ptrdiff_t) vb_rseq_offset;
+uint64_t *vb_rseq_find(void)
+{
+	static uint64_t sequence;
+	return &sequence;
+}
+
+int vb_touch_bytes_unless(void *to, const void *from, size_t bytes, const _Atomic(uint32_t) *stop,
+			  uint64_t *sequence)
+{
+	return atomic_load(stop) ? -ECANCELED : vb_touch_bytes(to, from, bytes);
+}
+
 int vb_touch_atomically(_Atomic(uint64_t) *word, enum vb_touch_op op, uint64_t value, uint64_t compare,
 			uint64_t *found)
 {
@@ -781,4 +797,10 @@ int vb_touch_atomically(_Atomic(uint64_t) *word, enum vb_touch_op op, uint64_t v
 	else
 		atomic_compare_exchange_strong(word, found, value);
 	return 0;
+}
+
+int vb_touch_atomically_unless(const _Atomic(uint32_t) *stop, _Atomic(uint64_t) *word, enum vb_touch_op op,
+			       uint64_t value, uint64_t compare, uint64_t *found)
+{
+	return atomic_load(stop) ? -ECANCELED : vb_touch_atomically(word, op, value, compare, found);
 }

@@ -73,7 +73,7 @@ static bool is_forbidden(void)
 {
 	struct iovec here = { (char[1]){ 0 }, 1 }, there = { area, 1 };
 	size_t done;
-	return vb_copy_from_peer(peer.pid, &here, 1, &there, 1, &done) == -EPERM;
+	return vb_copy_from_peer(peer.pid, &here, 1, &there, 1, NULL, &done) == -EPERM;
 }
 
 /*
@@ -105,8 +105,9 @@ static void copy_from_peer__moves_any_lists(void **state)
 		memset(area, 0, AREA);
 		cut(area, AREA, local, shapes[i][0], 97);
 		cut(area, AREA, remote, shapes[i][1], 41);
-		assert_int_equal(
-			vb_copy_from_peer(peer.pid, local, shapes[i][0], remote, shapes[i][1], &done), 0);
+		assert_int_equal(vb_copy_from_peer(peer.pid, local, shapes[i][0], remote, shapes[i][1], NULL,
+						   &done),
+				 0);
 		assert_int_equal(done, AREA);
 		assert_true(has_pattern(area, AREA, 1));
 	}
@@ -139,17 +140,17 @@ static void copy__ends_with_the_shorter_list(void **state)
 	size_t done;
 
 	SKIP_IF_FORBIDDEN();
-	assert_int_equal(vb_copy_from_peer(peer.pid, &here, 1, &there, 1, &done), 0);
+	assert_int_equal(vb_copy_from_peer(peer.pid, &here, 1, &there, 1, NULL, &done), 0);
 	assert_int_equal(done, 10);
 	here = (struct iovec){ sentinel, sizeof sentinel };
 	there.iov_len = 10;
-	assert_int_equal(vb_copy_from_peer(peer.pid, &here, 1, &there, 1, &done), 0);
+	assert_int_equal(vb_copy_from_peer(peer.pid, &here, 1, &there, 1, NULL, &done), 0);
 	assert_int_equal(done, 10);
 	assert_memory_equal(sentinel, small, 10);
 	assert_int_equal(sentinel[10], 0);
-	assert_int_equal(vb_copy_from_peer(peer.pid, none, 2, &there, 1, &done), 0);
+	assert_int_equal(vb_copy_from_peer(peer.pid, none, 2, &there, 1, NULL, &done), 0);
 	assert_int_equal(done, 0);
-	assert_int_equal(vb_copy_from_peer(peer.pid, NULL, 0, NULL, 0, &done), 0);
+	assert_int_equal(vb_copy_from_peer(peer.pid, NULL, 0, NULL, 0, NULL, &done), 0);
 }
 
 static void copy__stops_at_unmapped_memory(void **state)
@@ -159,7 +160,7 @@ static void copy__stops_at_unmapped_memory(void **state)
 	size_t done;
 
 	SKIP_IF_FORBIDDEN();
-	assert_int_equal(vb_copy_from_peer(peer.pid, &here, 1, &there, 1, &done), -EFAULT);
+	assert_int_equal(vb_copy_from_peer(peer.pid, &here, 1, &there, 1, NULL, &done), -EFAULT);
 	assert_true(done <= HOLE);
 	assert_memory_equal(local, area + AREA - HOLE, done);
 	/* here it ends there, too */
@@ -178,7 +179,7 @@ static void copy__of_a_dead_process_fails(void **state)
 	struct child c = child_start(hold_area);
 	assert_int_equal(hear(c.sock), 1);
 	child_kill(&c);
-	assert_int_equal(vb_copy_from_peer(c.pid, &iov, 1, &iov, 1, &done), -ESRCH);
+	assert_int_equal(vb_copy_from_peer(c.pid, &iov, 1, &iov, 1, NULL, &done), -ESRCH);
 	assert_int_equal(done, 0);
 }
 
@@ -192,7 +193,7 @@ static void copy__of_a_process_of_another_user_fails(void **state)
 	if (pid == 0) {
 		if (setresuid(65533, 65533, 65533) < 0)
 			_exit(NO_OTHER_USER);
-		_exit(vb_copy_from_peer(peer.pid, &iov, 1, &there, 1, &done) != -EPERM);
+		_exit(vb_copy_from_peer(peer.pid, &iov, 1, &there, 1, NULL, &done) != -EPERM);
 	}
 	int status;
 	waitpid(pid, &status, 0);

@@ -11,50 +11,71 @@
 
 #include "host/ipc/guard.h"
 #include "host/activity.h"
+#include "host/memory/touch.h"
 
-enum { ROUNDS = 200, PIECE = 64 };
+enum { ROUNDS = 200, PIECE = 64, MOST = 300000 };
+enum { OLD = 0xbb, NEW = 0xcc };
 
-/* Shared with the child: what it may not write any more, and how often it has. */
+/* How the child copies, and how much at once. */
+struct way {
+	bool maps;  /* what is shared is mapped by both; or each has its own, and the kernel copies */
+	bool reads;
+	size_t bytes;
+};
+
+/* Shared with the child: what it may not copy any more, and how often it has. */
 static struct shared {
 	_Atomic(uint32_t) stop;
-	_Atomic(uint64_t) writes, refusals;
+	_Atomic(uint64_t) copies, refusals;
+	uint8_t area[MOST];
 } *shared;
 /* Private: each process has its own at the same address. */
-static uint8_t target[PIECE];
+static uint8_t target[MOST], own[MOST];
+static struct way way;
 
-static ssize_t write_target(pid_t pid, const void *from)
+/* The parent's memory, that the child copies from or to. */
+static uint8_t *parents(void) { return way.maps ? shared->area : target; }
+
+/* 0, ECANCELED or another error. */
+static int copy_once(void)
 {
-	struct iovec here = { (void *)(uintptr_t)from, PIECE }, there = { target, PIECE };
-	return vb_guarded_write(pid, &here, 1, &there, 1, &shared->stop);
+	if (way.maps)
+		return -vb_touch_copy_unless(&shared->stop, way.reads ? own : shared->area,
+					     way.reads ? shared->area : own, way.bytes);
+	struct iovec here = { own, way.bytes }, there = { target, way.bytes };
+	ssize_t n = vb_guarded_copy(!way.reads, getppid(), &here, 1, &there, 1, &shared->stop);
+	return n == (ssize_t)way.bytes ? 0 : errno;
 }
 
-/* Writes the parent's memory as fast as it can. */
-static void write_on(int sock)
+/* Copies as fast as it can. What it has read is never what it may not see. */
+static void copy_on(int sock)
 {
-	uint8_t bytes[PIECE];
-	memset(bytes, 0xbb, sizeof(bytes));
+	vb_touch_prepare();
+	memset(own, OLD, MOST);
 	say(sock, vb_guard_is_there());
 	for (;;) {
-		ssize_t n = write_target(getppid(), bytes);
-		CHILD_CHECK(n == PIECE || errno == ECANCELED);
-		atomic_fetch_add(n == PIECE ? &shared->writes : &shared->refusals, 1);
+		int error = copy_once();
+		CHILD_CHECK(!error || error == ECANCELED);
+		CHILD_CHECK(!memchr(own, NEW, way.bytes));
+		atomic_fetch_add(error ? &shared->refusals : &shared->copies, 1);
 	}
 }
 
-static struct child writer;
+static struct child copier;
 
 static int start(void **state)
 {
+	way = *(const struct way *)*state;
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	atomic_store(&shared->stop, 0);
+	memset(parents(), OLD, MOST);
 	vb_copy_allow_peers();
-	writer = child_start(write_on);
+	copier = child_start(copy_on);
 	return 0;
 }
 
 static int end(void **state)
 {
-	child_kill(&writer);
+	child_kill(&copier);
 	munmap(shared, sizeof(*shared));
 	return 0;
 }
@@ -63,43 +84,54 @@ static bool is_forbidden(void)
 {
 	uint8_t byte;
 	struct iovec here = { &byte, 1 }, there = { target, 1 };
-	return hear(writer.sock) != 1 || process_vm_readv(writer.pid, &here, 1, &there, 1, 0) != 1;
+	return hear(copier.sock) != 1 || process_vm_readv(copier.pid, &here, 1, &there, 1, 0) != 1;
 }
 
-static void guard__writes_until_it_is_told_not_to(void **state)
+/* What the child does behind this call it began behind it. */
+static void let_it_try_again(void)
+{
+	uint64_t refusals = atomic_load(&shared->refusals);
+	assert_true(WAIT_FOR(atomic_load(&shared->refusals) > refusals + 1));
+}
+
+static void guard__copies_until_it_is_told_not_to(void **state)
 {
 	if (is_forbidden())
 		SKIP("no process_vm_writev, or no restartable sequences");
-	assert_true(WAIT_FOR(atomic_load(&shared->writes) > 10));
-	assert_int_equal(((volatile uint8_t *)target)[PIECE - 1], 0xbb);
+	memset(parents(), 0, way.bytes);
+	uint64_t copies = atomic_load(&shared->copies);
+	assert_true(WAIT_FOR(atomic_load(&shared->copies) > copies + 1));
+	assert_int_equal(((volatile uint8_t *)parents())[way.bytes - 1], way.reads ? 0 : OLD);
 	atomic_store(&shared->stop, 1);
-	assert_true(WAIT_FOR(atomic_load(&shared->refusals) > 10));
-	memset(target, 0, PIECE);
+	assert_true(WAIT_FOR(atomic_load(&shared->refusals) > 1));
+	memset(parents(), NEW, way.bytes);
 	uint64_t refusals = atomic_load(&shared->refusals);
 	assert_true(WAIT_FOR(atomic_load(&shared->refusals) > refusals + 1000));
-	assert_int_equal(((volatile uint8_t *)target)[0], 0);
+	assert_int_equal(((volatile uint8_t *)parents())[0], NEW);
 }
 
 /*
- * Wherever the writer is when it stops, also between its look at the word and the kernel: once it is told,
- * nothing comes any more.
+ * Wherever the child is when it stops, also between its look at the word and the copy, or in the middle: once
+ * it is told, nothing comes any more, and it sees nothing new.
  */
 static void guard__holds_for_who_was_stopped(void **state)
 {
-	static const uint8_t none[PIECE];
+	static uint8_t as_it_was[MOST];
 	if (is_forbidden())
 		SKIP("no process_vm_writev, or no restartable sequences");
+	memset(as_it_was, NEW, MOST);
 	for (int i = 0; i < ROUNDS; i++) {
-		uint64_t writes = atomic_load(&shared->writes);
-		assert_true(WAIT_FOR(atomic_load(&shared->writes) > writes + (uint64_t)i % 50));
-		kill(writer.pid, SIGSTOP);
-		assert_true(WAIT_FOR(vb_process_activity(writer.pid) == VB_ACTIVITY_HALTED));
+		uint64_t copies = atomic_load(&shared->copies);
+		assert_true(WAIT_FOR(atomic_load(&shared->copies) > copies + (uint64_t)i % 50));
+		kill(copier.pid, SIGSTOP);
+		assert_true(WAIT_FOR(vb_process_activity(copier.pid) == VB_ACTIVITY_HALTED));
 		atomic_store(&shared->stop, 1);
-		memset(target, 0, PIECE);
-		uint64_t refusals = atomic_load(&shared->refusals);
-		kill(writer.pid, SIGCONT);
-		assert_true(WAIT_FOR(atomic_load(&shared->refusals) > refusals + 1));
-		assert_memory_equal(target, none, PIECE);
+		memset(parents(), NEW, way.bytes);
+		kill(copier.pid, SIGCONT);
+		let_it_try_again();
+		assert_memory_equal(parents(), as_it_was, way.bytes);
+		memset(parents(), OLD, way.bytes);
+		let_it_try_again();
 		atomic_store(&shared->stop, 0);
 	}
 }
@@ -129,37 +161,51 @@ static bool step(pid_t pid)
 static void guard__holds_between_look_and_call(void **state)
 {
 #ifdef __x86_64__
-	static const uint8_t none[PIECE];
 	int status;
 	if (is_forbidden())
 		SKIP("no process_vm_writev, or no restartable sequences");
-	if (ptrace(PTRACE_SEIZE, writer.pid, NULL, NULL))
+	if (ptrace(PTRACE_SEIZE, copier.pid, NULL, NULL))
 		SKIP("no debugging");
-	assert_true(WAIT_FOR(atomic_load(&shared->writes) > 10));
-	assert_int_equal(ptrace(PTRACE_INTERRUPT, writer.pid, NULL, NULL), 0);
-	assert_int_equal(waitpid(writer.pid, &status, 0), writer.pid);
+	assert_true(WAIT_FOR(atomic_load(&shared->copies) > 10));
+	assert_int_equal(ptrace(PTRACE_INTERRUPT, copier.pid, NULL, NULL), 0);
+	assert_int_equal(waitpid(copier.pid, &status, 0), copier.pid);
 	bool found = false;
 	for (int i = 0; !found && i < 20000; i++) {
-		assert_true(step(writer.pid));
-		found = is_between(writer.pid);
+		assert_true(step(copier.pid));
+		found = is_between(copier.pid);
 	}
 	atomic_store(&shared->stop, 1);
-	memset(target, 0, PIECE);
-	uint64_t refusals = atomic_load(&shared->refusals);
-	assert_int_equal(ptrace(PTRACE_CONT, writer.pid, NULL, NULL), 0);
-	assert_true(WAIT_FOR(atomic_load(&shared->refusals) > refusals + 1));
-	assert_memory_equal(target, none, PIECE);
+	target[0] = NEW;
+	assert_int_equal(ptrace(PTRACE_CONT, copier.pid, NULL, NULL), 0);
+	let_it_try_again();
+	assert_int_equal(target[0], NEW);
 #else
 	SKIP("the instructions to look for are x86-64's");
 #endif
 }
 
+static struct way call_writes = { false, false, PIECE }, call_reads = { false, true, PIECE },
+		  stores_byte = { true, false, 1 }, stores_word = { true, false, 8 },
+		  stores_few = { true, false, PIECE }, stores_many = { true, false, MOST },
+		  loads_word = { true, true, 8 }, loads_many = { true, true, MOST };
+
+#define CASE(body, way) { #body " (" #way ")", body, start, end, &way }
+#define BOTH(way)                                                \
+	CASE(guard__copies_until_it_is_told_not_to, way),        \
+		CASE(guard__holds_for_who_was_stopped, way)
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(guard__writes_until_it_is_told_not_to, start, end),
-		cmocka_unit_test_setup_teardown(guard__holds_for_who_was_stopped, start, end),
-		cmocka_unit_test_setup_teardown(guard__holds_between_look_and_call, start, end),
+		BOTH(call_writes),
+		BOTH(call_reads),
+		BOTH(stores_byte),
+		BOTH(stores_word),
+		BOTH(stores_few),
+		BOTH(stores_many),
+		BOTH(loads_word),
+		BOTH(loads_many),
+		CASE(guard__holds_between_look_and_call, call_writes),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

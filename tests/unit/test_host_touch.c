@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/time.h>
 
 #include "base/copy.h"
 #include "host/host.h"
@@ -50,57 +51,143 @@ static void die_quietly(void) { setrlimit(RLIMIT_CORE, &(struct rlimit){ 0, 0 })
 
 /* ---- copies ---- */
 
-static void copy_all_lengths(int sock)
+static _Atomic(uint32_t) stop;
+static int copy_unless(void *to, const void *from, size_t bytes)
+{
+	return vb_touch_copy_unless(&stop, to, from, bytes);
+}
+static int copy_always(void *to, const void *from, size_t bytes) { return vb_touch_copy(to, from, bytes); }
+
+typedef int copier(void *to, const void *from, size_t bytes);
+
+static void fill(uint8_t *area)
+{
+	for (unsigned i = 0; i < AREA; i++)
+		area[i] = (uint8_t)(i * 7 + 1);
+}
+
+static void copy_all_lengths_with(copier *copy)
 {
 	uint8_t *from = map(PROT_READ | PROT_WRITE), *to = map(PROT_READ | PROT_WRITE);
 	vb_touch_prepare();
-	for (unsigned i = 0; i < AREA; i++)
-		from[i] = (uint8_t)(i * 7 + 1);
+	fill(from);
 	for (unsigned n = 1; n < 1200; n++) {
 		memset(to, 0, 1300);
-		CHILD_CHECK(vb_touch_copy(to + 1 + n % 9, from + n % 5, n) == 0);
+		CHILD_CHECK(copy(to + 1 + n % 9, from + n % 5, n) == 0);
 		CHILD_CHECK(!memcmp(to + 1 + n % 9, from + n % 5, n) && !to[n % 9] && !to[1 + n % 9 + n]);
 	}
 }
 
-static void copy__of_any_length(void **state) { assert_int_equal(status_of(copy_all_lengths), 0); }
+static void copy_all_lengths(int sock) { copy_all_lengths_with(copy_always); }
+static void copy_all_lengths_unless(int sock) { copy_all_lengths_with(copy_unless); }
 
-static void fail_with(uint8_t *gone)
+static void copy__of_any_length(void **state)
+{
+	assert_int_equal(status_of(copy_all_lengths), 0);
+	if (vb_rseq())
+		assert_int_equal(status_of(copy_all_lengths_unless), 0);
+}
+
+static void copy_what_is_forbidden(int sock)
+{
+	uint8_t *from = map(PROT_READ | PROT_WRITE), *to = map(PROT_READ | PROT_WRITE), none[1300] = { 0 };
+	_Atomic(uint64_t) word = 5;
+	uint64_t found;
+	stop = 1;
+	fill(from);
+	for (unsigned n = 1; n < 1200; n++)
+		CHILD_CHECK(copy_unless(to, from, n) == -ECANCELED && !memcmp(to, none, sizeof(none)));
+	for (enum vb_touch_op op = VB_TOUCH_ADD; op <= VB_TOUCH_COMPARE_SWAP; op++)
+		CHILD_CHECK(vb_touch_atomically_unless(&stop, &word, op, 1, 5, &found) == -ECANCELED);
+	CHILD_CHECK(word == 5);
+}
+
+static void copy__of_nothing_once_it_is_told(void **state)
+{
+	if (!vb_rseq())
+		SKIP("no restartable sequences");
+	assert_int_equal(status_of(copy_what_is_forbidden), 0);
+}
+
+/* Interrupts copies, and makes one of its own in between. */
+static void interrupt(int signal)
+{
+	static uint64_t from = 77, to;
+	(void)copy_unless(&to, &from, sizeof(to));
+}
+
+/* A copy that was interrupted begins anew, until one comes to its end. */
+static void copy_between_signals(int sock)
+{
+	static const size_t lengths[] = { 1, 3, 4, 8, 9, 64, 511, 1031, AREA };
+	const struct itimerval often = { .it_interval = { .tv_usec = 50 }, .it_value = { .tv_usec = 50 } };
+	uint8_t *from = map(PROT_READ | PROT_WRITE), *to = map(PROT_READ | PROT_WRITE);
+	_Atomic(uint64_t) word = 0;
+	uint64_t found;
+	signal(SIGPROF, interrupt);
+	CHILD_CHECK(!setitimer(ITIMER_PROF, &often, NULL));
+	fill(from);
+	for (uint64_t i = 0; i < 200000; i++) {
+		size_t n = lengths[i % VB_ARRAY_LEN(lengths)];
+		to[n - 1] = 0;
+		CHILD_CHECK(copy_unless(to, from, n) == 0 && to[n - 1] == from[n - 1] && to[0] == from[0]);
+		CHILD_CHECK(!vb_touch_atomically_unless(&stop, &word, VB_TOUCH_ADD, 1, 0, &found) &&
+			    found == i && word == i + 1);
+	}
+	CHILD_CHECK(!memcmp(to, from, AREA));
+}
+
+static void copy__is_not_hurt_by_signals(void **state)
+{
+	if (!vb_rseq())
+		SKIP("no restartable sequences");
+	assert_int_equal(status_of(copy_between_signals), 0);
+}
+
+static void fail_with(uint8_t *gone, copier *copy)
 {
 	uint8_t *here = map(PROT_READ | PROT_WRITE);
 	static const size_t lengths[] = { 1, 3, 4, 8, 9, 64, 511, 1031, 1032, 4096, 8192 };
 	for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++)
 		for (int again = 0; again < 3; again++) {
-			CHILD_CHECK(vb_touch_copy(gone, here, lengths[i]) == -EFAULT);
-			CHILD_CHECK(vb_touch_copy(here, gone, lengths[i]) == -EFAULT);
-			CHILD_CHECK(vb_touch_copy(here + PAGE, here, lengths[i] / 2 + 1) == 0);
+			CHILD_CHECK(copy(gone, here, lengths[i]) == -EFAULT);
+			CHILD_CHECK(copy(here, gone, lengths[i]) == -EFAULT);
+			CHILD_CHECK(copy(here + PAGE, here, lengths[i] / 2 + 1) == 0);
 		}
 	for (enum vb_touch_op op = VB_TOUCH_STORE; op <= VB_TOUCH_COMPARE_SWAP; op++) {
 		uint64_t found;
 		CHILD_CHECK(vb_touch_atomically((void *)gone, op, 1, 2, &found) == -EFAULT);
+		if (copy == copy_unless && op != VB_TOUCH_STORE)
+			CHILD_CHECK(vb_touch_atomically_unless(&stop, (void *)gone, op, 1, 2, &found) ==
+				    -EFAULT);
 	}
 }
 
-static void fail_where_nothing_is(int sock)
+static void fail_where_nothing_is_with(copier *copy)
 {
 	uint8_t *unmapped = map(PROT_READ | PROT_WRITE);
 	vb_touch_prepare();
-	fail_with(map(PROT_NONE));
-	fail_with(map_beyond_a_file());
+	fail_with(map(PROT_NONE), copy);
+	fail_with(map_beyond_a_file(), copy);
 	munmap(unmapped, AREA);
 	uint8_t *edge = map(PROT_READ | PROT_WRITE), *from = map(PROT_READ | PROT_WRITE);
 	mprotect(edge + PAGE, PAGE, PROT_NONE);
-	CHILD_CHECK(vb_touch_copy(edge + PAGE - 20, from, 20) == 0);
-	CHILD_CHECK(vb_touch_copy(edge + PAGE - 20, from, 21) == -EFAULT);
-	CHILD_CHECK(vb_touch_copy(edge + 5, from, PAGE) == -EFAULT);
+	CHILD_CHECK(copy(edge + PAGE - 20, from, 20) == 0);
+	CHILD_CHECK(copy(edge + PAGE - 20, from, 21) == -EFAULT);
+	CHILD_CHECK(copy(edge + 5, from, PAGE) == -EFAULT);
 	mprotect(edge, PAGE, PROT_READ);
-	CHILD_CHECK(vb_touch_copy(edge, from, 8) == -EFAULT);
-	CHILD_CHECK(vb_touch_copy(from, edge, 8) == 0);
+	CHILD_CHECK(copy(edge, from, 8) == -EFAULT);
+	CHILD_CHECK(copy(from, edge, 8) == 0);
 }
+
+static void fail_where_nothing_is(int sock) { fail_where_nothing_is_with(copy_always); }
+static void fail_where_nothing_is_unless(int sock) { fail_where_nothing_is_with(copy_unless); }
 
 static void copy__fails_where_nothing_is(void **state)
 {
 	assert_int_equal(status_of(fail_where_nothing_is), 0);
+	if (vb_rseq())
+		assert_int_equal(status_of(fail_where_nothing_is_unless), 0);
 }
 
 static void operate(int sock)
@@ -114,6 +201,14 @@ static void operate(int sock)
 	CHILD_CHECK(!vb_touch_atomically(&word, VB_TOUCH_COMPARE_SWAP, 1, 8, &found) && found == 8 &&
 		    word == 1);
 	CHILD_CHECK(!vb_touch_atomically(&word, VB_TOUCH_STORE, 77, 0, &found) && word == 77);
+	if (!vb_rseq())
+		return;
+	CHILD_CHECK(!vb_touch_atomically_unless(&stop, &word, VB_TOUCH_ADD, 3, 0, &found) && found == 77 &&
+		    word == 80);
+	CHILD_CHECK(!vb_touch_atomically_unless(&stop, &word, VB_TOUCH_COMPARE_SWAP, 1, 9, &found) &&
+		    found == 80 && word == 80);
+	CHILD_CHECK(!vb_touch_atomically_unless(&stop, &word, VB_TOUCH_COMPARE_SWAP, 1, 80, &found) &&
+		    found == 80 && word == 1);
 }
 
 static void atomics__are_what_they_are(void **state) { assert_int_equal(status_of(operate), 0); }
@@ -156,7 +251,7 @@ static void ignore(int sock)
 	signal(SIGSEGV, SIG_IGN);
 	vb_touch_prepare();
 	kill(getpid(), SIGSEGV);
-	fail_with(map(PROT_NONE));
+	fail_with(map(PROT_NONE), copy_always);
 }
 
 static void signals__ignored_stay_so(void **state) { assert_int_equal(status_of(ignore), 0); }
@@ -201,7 +296,7 @@ static void handle_by_mending(int sock)
 	}
 	sigprocmask(SIG_SETMASK, NULL, &blocked);
 	CHILD_CHECK(!sigismember(&blocked, SIGUSR1) && !sigismember(&blocked, SIGSEGV));
-	fail_with(map(PROT_NONE));
+	fail_with(map(PROT_NONE), copy_always);
 	CHILD_CHECK(handled == 3);
 }
 
@@ -215,7 +310,7 @@ static void handle_by_jumping(int sock)
 		if (!sigsetjmp(back, 1))
 			*nowhere = 1;
 		CHILD_CHECK(handled == i);
-		fail_with(map(PROT_NONE));
+		fail_with(map(PROT_NONE), copy_always);
 	}
 	CHILD_CHECK(handled == 3);
 }
@@ -286,6 +381,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(copy__of_any_length),
+		cmocka_unit_test(copy__of_nothing_once_it_is_told),
+		cmocka_unit_test(copy__is_not_hurt_by_signals),
 		cmocka_unit_test(copy__fails_where_nothing_is),
 		cmocka_unit_test(atomics__are_what_they_are),
 		cmocka_unit_test(faults__end_a_program_that_handles_none),

@@ -53,7 +53,7 @@ enum vb_key_fault vb_ranges_of_list(struct vb_ranges *out, const struct vb_arena
 	struct iovec *to = out->iov;
 	enum vb_key_fault fault = VB_KEY_OK;
 	const struct ibv_sge *s = sge, *end = sge + n;
-	out->mapped = false;
+	out->stop = NULL;
 	out->bytes = bytes;
 	out->on_demand = false;
 	for (uint64_t va; bytes && s < end; s++) {
@@ -78,7 +78,7 @@ enum vb_key_fault vb_ranges_of_list(struct vb_ranges *out, const struct vb_arena
 void vb_ranges_of_bytes(struct vb_ranges *out, const void *address, uint64_t bytes)
 {
 	out->count = bytes ? 1 : 0;
-	out->mapped = false;
+	out->stop = NULL;
 	out->bytes = bytes;
 	out->on_demand = false;
 	out->iov[0] = (struct iovec){ (void *)(uintptr_t)address, bytes };
@@ -128,17 +128,25 @@ static inline void advance(struct cursor *c, size_t n)
 	c->left -= n;
 }
 
-/* Range by range, each with what a pair of them has in common. */
-static inline int copy_with(int (*copy)(void *to, const void *from, size_t bytes), const struct vb_ranges *to,
-			    const struct vb_ranges *from)
+static inline const _Atomic(uint32_t) *stop_of(const struct vb_ranges *to, const struct vb_ranges *from)
 {
+	return to->stop ? to->stop : from->stop;
+}
+
+typedef int copy_piece(const _Atomic(uint32_t) *stop, void *to, const void *from, size_t bytes);
+
+/* Range by range, each with what a pair of them has in common. */
+static inline int copy_with(copy_piece *copy, const struct vb_ranges *to, const struct vb_ranges *from)
+{
+	const _Atomic(uint32_t) *stop = stop_of(to, from);
 	struct cursor t = { .next = to->iov }, f = { .next = from->iov };
 	for (uint64_t rest = to->bytes; rest;) {
 		find_bytes(&t);
 		find_bytes(&f);
 		size_t n = t.left < f.left ? t.left : f.left;
-		if (vb_unlikely(copy(t.place, f.place, n)))
-			return -EFAULT;
+		int err = copy(stop, t.place, f.place, n);
+		if (vb_unlikely(err))
+			return err;
 		advance(&t, n);
 		advance(&f, n);
 		rest -= n;
@@ -146,14 +154,19 @@ static inline int copy_with(int (*copy)(void *to, const void *from, size_t bytes
 	return 0;
 }
 
+static inline int touch(const _Atomic(uint32_t) *stop, void *to, const void *from, size_t bytes)
+{
+	return stop ? vb_touch_copy_unless(stop, to, from, bytes) : vb_touch_copy(to, from, bytes);
+}
+
 static int copy_present(const struct vb_ranges *to, const struct vb_ranges *from)
 {
 	if (vb_likely(to->count == 1 && from->count == 1))
-		return vb_touch_copy(to->iov->iov_base, from->iov->iov_base, to->bytes);
-	return copy_with(vb_touch_copy, to, from);
+		return touch(stop_of(to, from), to->iov->iov_base, from->iov->iov_base, to->bytes);
+	return copy_with(touch, to, from);
 }
 
-static int copy_plainly(void *to, const void *from, size_t bytes)
+static int copy_plainly(const _Atomic(uint32_t) *stop, void *to, const void *from, size_t bytes)
 {
 	vb_copy_between_fences(to, from, bytes);
 	return 0;
@@ -175,12 +188,13 @@ void vb_ranges_split_last(struct vb_ranges *r)
  */
 static int copy_by_kernel(const struct vb_ranges *to, const struct vb_ranges *from)
 {
+	const _Atomic(uint32_t) *stop = stop_of(to, from);
 	struct vb_ranges target = *to;
 	size_t done;
 	vb_ranges_split_last(&target);
-	int err = vb_copy_to_peer(vb_copy_self(), from->iov, from->count, target.iov, target.count, NULL,
+	int err = vb_copy_to_peer(vb_copy_self(), from->iov, from->count, target.iov, target.count, stop,
 				  &done);
-	if (err != -EPERM)
+	if (err != -EPERM || stop)
 		return err;
 	if (!vb_ranges_are_mapped(to, true) || !vb_ranges_are_mapped(from, false))
 		return -EFAULT;

@@ -16,7 +16,11 @@
 struct vb_ranges {
 	unsigned count;
 	bool on_demand; /* some pages may be absent: the kernel must copy */
-	bool mapped; /* ranges of another process, by their addresses in this one */
+	/*
+	 * Ranges of another process, by their addresses in this one: once this word is not 0 nothing is
+	 * copied from or to them. Else NULL.
+	 */
+	const _Atomic(uint32_t) *stop;
 	uint64_t bytes;
 	struct iovec iov[VB_MAX_SGE + 1];
 };
@@ -33,8 +37,8 @@ void vb_ranges_of_bytes(struct vb_ranges *out, const void *address, uint64_t byt
 
 /*
  * Copies between ranges of this process, which are equally long; the last bytes of each become visible last.
- * -EFAULT: some memory is not there, on demand or unmapped (host/memory/touch.h), and an
- * unknown part was copied; else 0.
+ * 0. -EFAULT: some memory is not there, on demand or unmapped (host/memory/touch.h), and an unknown part was
+ * copied. Of another process's ranges also -ECANCELED: it has forbidden it; and -EPERM: this thread cannot.
  */
 int vb_ranges_copy(const struct vb_ranges *to, const struct vb_ranges *from) VB_MUST_USE;
 /*

@@ -43,7 +43,7 @@ static unsigned count;
 static struct segment *moving;
 static uint64_t last_serial;
 static unsigned forking, forks;
-static atomic_bool withdrawing; /* segments without users are to become private memory as soon as they can */
+static bool has_unused; /* segments without users wait to become private memory: peers were at work */
 static uint32_t wants[MAX_WANTS];
 static unsigned wants_head, wants_tail;
 static void fire(struct vb_timer *timer, uint64_t now_ns);
@@ -141,11 +141,11 @@ static bool dissolve_locked(struct segment *s)
 
 static bool dissolve_unused_locked(void)
 {
-	bool done = true;
+	has_unused = false;
 	for (unsigned i = 0; count && i < MAX_SEGMENTS; i++)
 		if (segments[i].state != FREE && !segments[i].users)
-			done &= dissolve_locked(&segments[i]);
-	return done;
+			has_unused |= !dissolve_locked(&segments[i]);
+	return !has_unused;
 }
 
 static void finish_locked(struct segment *s)
@@ -286,20 +286,13 @@ static void start_locked(uint32_t key)
 	}
 }
 
-static bool dissolve_withdrawn_locked(void)
-{
-	bool done = dissolve_unused_locked();
-	atomic_store(&withdrawing, !done);
-	return done;
-}
-
 /* False: nothing more can be done now. */
 static bool work_locked(void)
 {
 	if (forking || !vb_remap_may_now())
 		return false;
-	if (atomic_load(&withdrawing))
-		return dissolve_withdrawn_locked();
+	if (has_unused)
+		return dissolve_unused_locked();
 	if (forks >= MAX_FORKS)
 		return false;
 	if (moving)
@@ -312,7 +305,7 @@ static bool work_locked(void)
 
 static bool is_idle_locked(void)
 {
-	return !moving && !atomic_load(&withdrawing) && wants_head == wants_tail;
+	return !moving && !has_unused && wants_head == wants_tail;
 }
 
 /* One slice at a time, so that the progress thread does other work in between. */
@@ -320,7 +313,7 @@ static void fire(struct vb_timer *timer, uint64_t now_ns)
 {
 	pthread_mutex_lock(&lock);
 	bool more = work_locked(), idle = is_idle_locked();
-	bool wait = !idle && !more && (moving || atomic_load(&withdrawing)) && !forking;
+	bool wait = !idle && !more && (moving || has_unused) && !forking;
 	pthread_mutex_unlock(&lock);
 	if (!idle && (more || wait))
 		vb_timer_set(timer, now_ns + (more ? 0 : RETRY_NS));
@@ -382,7 +375,7 @@ void vb_segment_safe_point(void)
 static void dissolve_unused(void *done)
 {
 	pthread_mutex_lock(&lock);
-	bool all = dissolve_withdrawn_locked();
+	bool all = dissolve_unused_locked();
 	pthread_mutex_unlock(&lock);
 	*(bool *)done = all;
 }
@@ -423,38 +416,6 @@ void vb_segment_leave(uint32_t key)
 	pthread_mutex_unlock(&lock);
 	if (unused)
 		dissolve_and_wait();
-}
-
-/* ---- links that are cut ---- */
-
-static void withdraw_locked(struct segment *s)
-{
-	unname(s);
-	if (moving == s)
-		moving = NULL;
-	s->state = KEPT;
-	s->users = 0;
-	atomic_store(&withdrawing, true);
-}
-
-void vb_segment_withdraw(bool (*which)(uint64_t serial, const void *arg), const void *arg)
-{
-	pthread_mutex_lock(&lock);
-	for (unsigned i = 0; count && i < MAX_SEGMENTS; i++)
-		if (segments[i].state != FREE && which(segments[i].serial, arg))
-			withdraw_locked(&segments[i]);
-	if (atomic_load(&withdrawing))
-		wake_mover_locked();
-	pthread_mutex_unlock(&lock);
-}
-
-void vb_segment_await_private(void)
-{
-	if (!vb_unlikely(atomic_load_explicit(&withdrawing, memory_order_relaxed)))
-		return;
-	if (vb_remap_way() == VB_REMAP_ALONE)
-		vb_remap_exclude_caller();
-	dissolve_and_wait();
 }
 
 /* ---- forks ---- */
@@ -503,7 +464,7 @@ static void in_child(void)
 	memset(segments, 0, sizeof(segments));
 	moving = NULL;
 	count = forking = forks = wants_head = wants_tail = 0;
-	atomic_store(&withdrawing, false);
+	has_unused = false;
 	atomic_store(&vb_segment_waits, false);
 }
 

@@ -53,14 +53,6 @@ void vb_segment_refuse(uint32_t key);
 void vb_segment_leave(uint32_t key);
 
 /*
- * Segments whose serial numbers `which` selects become private memory again, now or as soon as pages can be
- * moved. Their keys stay; peers that use them much will ask for them again. Never called while pages move.
- */
-void vb_segment_withdraw(bool (*which)(uint64_t serial, const void *arg), const void *arg);
-/* Waits until withdrawn segments are private memory. No lock held. */
-void vb_segment_await_private(void);
-
-/*
  * Where pages can be moved only while the program's one thread waits, it does so here: called from within
  * verbs calls, with no lock held, if vb_segment_waits.
  */

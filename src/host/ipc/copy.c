@@ -53,23 +53,15 @@ static int copy_error(int error)
 	return error == EACCES || error == ENOSYS ? -EPERM : -error;
 }
 
-typedef ssize_t copy_call(pid_t, const struct iovec *, unsigned long, const struct iovec *, unsigned long,
-			  const _Atomic(uint32_t) *);
-
-static ssize_t read_from(pid_t pid, const struct iovec *local, unsigned long nlocal,
-			 const struct iovec *remote, unsigned long nremote, const _Atomic(uint32_t) *unused)
+static ssize_t call(bool writes, pid_t pid, const struct iovec *local, unsigned long nlocal,
+		    const struct iovec *remote, unsigned long nremote, const _Atomic(uint32_t) *stop)
 {
-	return process_vm_readv(pid, local, nlocal, remote, nremote, 0);
+	if (stop)
+		return vb_guarded_copy(writes, pid, local, nlocal, remote, nremote, stop);
+	return (writes ? process_vm_writev : process_vm_readv)(pid, local, nlocal, remote, nremote, 0);
 }
 
-static ssize_t write_to(pid_t pid, const struct iovec *local, unsigned long nlocal,
-			const struct iovec *remote, unsigned long nremote, const _Atomic(uint32_t) *stop)
-{
-	return stop ? vb_guarded_write(pid, local, nlocal, remote, nremote, stop)
-		    : process_vm_writev(pid, local, nlocal, remote, nremote, 0);
-}
-
-static int copy(copy_call *call, pid_t pid, struct cursor local, struct cursor remote,
+static int copy(bool writes, pid_t pid, struct cursor local, struct cursor remote,
 		const _Atomic(uint32_t) *stop, size_t *done)
 {
 	*done = 0;
@@ -78,7 +70,7 @@ static int copy(copy_call *call, pid_t pid, struct cursor local, struct cursor r
 		size_t nhere = cursor_window(&local, here), nthere = cursor_window(&remote, there);
 		if (!nhere || !nthere)
 			return 0;
-		ssize_t n = call(pid, here, nhere, there, nthere, stop);
+		ssize_t n = call(writes, pid, here, nhere, there, nthere, stop);
 		if (n < 0)
 			return copy_error(errno);
 		if (n == 0)
@@ -90,16 +82,16 @@ static int copy(copy_call *call, pid_t pid, struct cursor local, struct cursor r
 }
 
 int vb_copy_from_peer(pid_t pid, const struct iovec *local, size_t nlocal, const struct iovec *remote,
-		      size_t nremote, size_t *done)
+		      size_t nremote, const _Atomic(uint32_t) *stop, size_t *done)
 {
-	return copy(read_from, pid, (struct cursor){ local, nlocal, 0 },
-		    (struct cursor){ remote, nremote, 0 }, NULL, done);
+	return copy(false, pid, (struct cursor){ local, nlocal, 0 }, (struct cursor){ remote, nremote, 0 },
+		    stop, done);
 }
 
 int vb_copy_to_peer(pid_t pid, const struct iovec *local, size_t nlocal, const struct iovec *remote,
 		    size_t nremote, const _Atomic(uint32_t) *stop, size_t *done)
 {
-	return copy(write_to, pid, (struct cursor){ local, nlocal, 0 }, (struct cursor){ remote, nremote, 0 },
+	return copy(true, pid, (struct cursor){ local, nlocal, 0 }, (struct cursor){ remote, nremote, 0 },
 		    stop, done);
 }
 

@@ -16,226 +16,31 @@
 
 #include "base/copy.h"
 #include "host/private.h"
+#include "host/loop/rseq.h"
 
 /* ---- accesses: copies in the order of vb_copy_ordered ---- */
 
+#ifdef VB_RSEQ_SIGNATURE
+__asm__(".irp name, bytes, bytes_unless, swap_if, add, exchange, swap_if_unless, add_unless, fails\n"
+	".globl vb_touch_\\name\n"
+	".hidden vb_touch_\\name\n"
+	".type vb_touch_\\name STT_FUNC\n"
+	".endr\n");
+
 #if defined(__x86_64__)
-
-/*
- * Copies have to: rdi, from: rsi, bytes: rdx; stores stay in order. Atomics have word: rdi, value: rsi,
- * compare: rdx, found: rcx. String moves start slowly, and are the fastest for many bytes.
- */
-__asm__(".text\n"
-	".p2align 4\n"
-	".hidden vb_touch_bytes\n"
-	".hidden vb_touch_fails\n"
-	".hidden vb_touch_swap_if, vb_touch_add, vb_touch_exchange\n"
-	".globl vb_touch_swap_if, vb_touch_add, vb_touch_exchange\n"
-	".globl vb_touch_bytes\n"
-	".globl vb_touch_fails\n"
-	".type vb_touch_bytes, @function\n"
-	"vb_touch_bytes:\n"
-	"	.cfi_startproc\n"
-	"	subq	$8, %rdx\n"
-	"	je	5f\n"
-	"	jb	6f\n"
-	"	cmpq	$1024, %rdx\n"
-	"	jae	9f\n"
-	"8:	cmpq	$64, %rdx\n"
-	"	jb	1f\n"
-	"	movdqu	(%rsi), %xmm0\n"
-	"	movdqu	16(%rsi), %xmm1\n"
-	"	movdqu	32(%rsi), %xmm2\n"
-	"	movdqu	48(%rsi), %xmm3\n"
-	"	movdqu	%xmm0, (%rdi)\n"
-	"	movdqu	%xmm1, 16(%rdi)\n"
-	"	movdqu	%xmm2, 32(%rdi)\n"
-	"	movdqu	%xmm3, 48(%rdi)\n"
-	"	addq	$64, %rsi\n"
-	"	addq	$64, %rdi\n"
-	"	subq	$64, %rdx\n"
-	"	jmp	8b\n"
-	"1:	cmpq	$16, %rdx\n"
-	"	jb	2f\n"
-	"	movdqu	(%rsi), %xmm0\n"
-	"	movdqu	%xmm0, (%rdi)\n"
-	"	addq	$16, %rsi\n"
-	"	addq	$16, %rdi\n"
-	"	subq	$16, %rdx\n"
-	"	jmp	1b\n"
-	"2:	testb	$8, %dl\n"
-	"	jz	3f\n"
-	"	movq	(%rsi), %rax\n"
-	"	movq	%rax, (%rdi)\n"
-	"	addq	$8, %rsi\n"
-	"	addq	$8, %rdi\n"
-	"3:	testb	$4, %dl\n"
-	"	jz	4f\n"
-	"	movl	(%rsi), %eax\n"
-	"	movl	%eax, (%rdi)\n"
-	"	addq	$4, %rsi\n"
-	"	addq	$4, %rdi\n"
-	"4:	andl	$3, %edx\n"
-	"	jz	5f\n"
-	"0:	movb	(%rsi), %al\n"
-	"	movb	%al, (%rdi)\n"
-	"	incq	%rsi\n"
-	"	incq	%rdi\n"
-	"	decl	%edx\n"
-	"	jnz	0b\n"
-	"5:	movq	(%rsi), %rax\n"
-	"	movq	%rax, (%rdi)\n"
-	"	xorl	%eax, %eax\n"
-	"	ret\n"
-	"6:	addq	$8, %rdx\n"
-	"	cmpq	$4, %rdx\n"
-	"	jne	7f\n"
-	"	movl	(%rsi), %eax\n"
-	"	movl	%eax, (%rdi)\n"
-	"	xorl	%eax, %eax\n"
-	"	ret\n"
-	"7:	movb	(%rsi), %al\n"
-	"	movb	%al, (%rdi)\n"
-	"	incq	%rsi\n"
-	"	incq	%rdi\n"
-	"	decq	%rdx\n"
-	"	jnz	7b\n"
-	"	xorl	%eax, %eax\n"
-	"	ret\n"
-	"9:	movq	%rdx, %rcx\n"
-	"	shrq	$3, %rcx\n"
-	"	rep	movsq\n"
-	"	andl	$7, %edx\n"
-	"	jmp	3b\n"
-	"vb_touch_swap_if:\n"
-	"	movq	%rdx, %rax\n"
-	"	lock	cmpxchgq %rsi, (%rdi)\n"
-	"	movq	%rax, (%rcx)\n"
-	"	xorl	%eax, %eax\n"
-	"	ret\n"
-	"vb_touch_add:\n"
-	"	lock	xaddq %rsi, (%rdi)\n"
-	"	movq	%rsi, (%rcx)\n"
-	"	xorl	%eax, %eax\n"
-	"	ret\n"
-	"vb_touch_exchange:\n"
-	"	xchgq	%rsi, (%rdi)\n"
-	"	movq	%rsi, (%rcx)\n"
-	"	xorl	%eax, %eax\n"
-	"	ret\n"
-	"vb_touch_fails:\n"
-	"	movl	$-14, %eax\n"
-	"	ret\n"
-	"	.cfi_endproc\n"
-	".size vb_touch_bytes, . - vb_touch_bytes\n");
-
-static uintptr_t place_of(const ucontext_t *c) { return (uintptr_t)c->uc_mcontext.gregs[REG_RIP]; }
-static void go_on_at(ucontext_t *c, uintptr_t place) { c->uc_mcontext.gregs[REG_RIP] = (greg_t)place; }
-
-#elif defined(__aarch64__)
-
-/* Copies have to: x0, from: x1, bytes: x2; atomics word: x0, value: x1, compare: x2, found: x3. */
-__asm__(".text\n"
-	".p2align 4\n"
-	".hidden vb_touch_bytes\n"
-	".hidden vb_touch_fails\n"
-	".hidden vb_touch_swap_if, vb_touch_add, vb_touch_exchange\n"
-	".globl vb_touch_swap_if, vb_touch_add, vb_touch_exchange\n"
-	".globl vb_touch_bytes\n"
-	".globl vb_touch_fails\n"
-	".type vb_touch_bytes, %function\n"
-	"vb_touch_bytes:\n"
-	"	.cfi_startproc\n"
-	"	subs	x2, x2, #8\n"
-	"	b.eq	6f\n"
-	"	b.lo	7f\n"
-	"10:	cmp	x2, #64\n"
-	"	b.lo	1f\n"
-	"	ldp	q0, q1, [x1], #32\n"
-	"	ldp	q2, q3, [x1], #32\n"
-	"	stp	q0, q1, [x0], #32\n"
-	"	stp	q2, q3, [x0], #32\n"
-	"	sub	x2, x2, #64\n"
-	"	b	10b\n"
-	"1:	cmp	x2, #16\n"
-	"	b.lo	2f\n"
-	"	ldr	q0, [x1], #16\n"
-	"	str	q0, [x0], #16\n"
-	"	sub	x2, x2, #16\n"
-	"	b	1b\n"
-	"2:	tbz	x2, #3, 3f\n"
-	"	ldr	x3, [x1], #8\n"
-	"	str	x3, [x0], #8\n"
-	"3:	tbz	x2, #2, 4f\n"
-	"	ldr	w3, [x1], #4\n"
-	"	str	w3, [x0], #4\n"
-	"4:	ands	x2, x2, #3\n"
-	"	b.eq	5f\n"
-	"0:	ldrb	w3, [x1], #1\n"
-	"	strb	w3, [x0], #1\n"
-	"	subs	x2, x2, #1\n"
-	"	b.ne	0b\n"
-	"5:	dmb	ish\n"
-	"6:	ldr	x3, [x1]\n"
-	"	str	x3, [x0]\n"
-	"	mov	w0, #0\n"
-	"	ret\n"
-	"7:	add	x2, x2, #8\n"
-	"	cmp	x2, #4\n"
-	"	b.ne	8f\n"
-	"	ldr	w3, [x1]\n"
-	"	str	w3, [x0]\n"
-	"	mov	w0, #0\n"
-	"	ret\n"
-	"8:	subs	x2, x2, #1\n"
-	"	b.eq	9f\n"
-	"	ldrb	w3, [x1], #1\n"
-	"	strb	w3, [x0], #1\n"
-	"	b	8b\n"
-	"9:	dmb	ish\n"
-	"	ldrb	w3, [x1]\n"
-	"	strb	w3, [x0]\n"
-	"	mov	w0, #0\n"
-	"	ret\n"
-	"vb_touch_swap_if:\n"
-	"	ldaxr	x4, [x0]\n"
-	"	cmp	x4, x2\n"
-	"	b.ne	11f\n"
-	"	stlxr	w5, x1, [x0]\n"
-	"	cbnz	w5, vb_touch_swap_if\n"
-	"	b	11f\n"
-	"vb_touch_add:\n"
-	"	ldaxr	x4, [x0]\n"
-	"	add	x5, x4, x1\n"
-	"	stlxr	w6, x5, [x0]\n"
-	"	cbnz	w6, vb_touch_add\n"
-	"	b	11f\n"
-	"vb_touch_exchange:\n"
-	"	ldaxr	x4, [x0]\n"
-	"	stlxr	w5, x1, [x0]\n"
-	"	cbnz	w5, vb_touch_exchange\n"
-	"11:	dmb	ish\n"
-	"	str	x4, [x3]\n"
-	"	mov	w0, #0\n"
-	"	ret\n"
-	"vb_touch_fails:\n"
-	"	mov	w0, #-14\n"
-	"	ret\n"
-	"	.cfi_endproc\n"
-	".size vb_touch_bytes, . - vb_touch_bytes\n");
-
-static uintptr_t place_of(const ucontext_t *c) { return (uintptr_t)c->uc_mcontext.pc; }
-static void go_on_at(ucontext_t *c, uintptr_t place) { c->uc_mcontext.pc = place; }
-
+#include "host/memory/touch_x86_64.h"
+#else
+#include "host/memory/touch_aarch64.h"
 #endif
-
-#if defined(__x86_64__) || defined(__aarch64__)
 
 typedef int atomic_access(_Atomic(uint64_t) *word, uint64_t value, uint64_t compare, uint64_t *found);
 atomic_access vb_touch_swap_if, vb_touch_add, vb_touch_exchange;
+typedef int atomic_access_unless(_Atomic(uint64_t) *word, uint64_t value, uint64_t compare, uint64_t *found,
+				 uint64_t *sequence, const _Atomic(uint32_t) *stop);
+atomic_access_unless vb_touch_swap_if_unless, vb_touch_add_unless;
 void vb_touch_fails(void);
 enum { IS_LOST_ANYWAY = false };
-_Static_assert(EFAULT == 14, "what vb_touch_bytes returns");
+_Static_assert(EFAULT == 14 && ECANCELED == 125, "what the copies return");
 
 /* A line of the table. Places are relative to their own addresses. */
 struct line {
@@ -275,6 +80,12 @@ int vb_touch_bytes(void *to, const void *from, size_t bytes)
 	return 0;
 }
 
+int vb_touch_bytes_unless(void *to, const void *from, size_t bytes, const _Atomic(uint32_t) *stop,
+			  uint64_t *sequence)
+{
+	return -EPERM;
+}
+
 static int vb_touch_swap_if(_Atomic(uint64_t) *word, uint64_t value, uint64_t compare, uint64_t *found)
 {
 	*found = compare;
@@ -292,6 +103,18 @@ static int vb_touch_exchange(_Atomic(uint64_t) *word, uint64_t value, uint64_t c
 {
 	*found = atomic_exchange(word, value);
 	return 0;
+}
+
+static int vb_touch_swap_if_unless(_Atomic(uint64_t) *word, uint64_t value, uint64_t compare, uint64_t *found,
+				   uint64_t *sequence, const _Atomic(uint32_t) *stop)
+{
+	return -EPERM;
+}
+
+static int vb_touch_add_unless(_Atomic(uint64_t) *word, uint64_t value, uint64_t compare, uint64_t *found,
+			       uint64_t *sequence, const _Atomic(uint32_t) *stop)
+{
+	return -EPERM;
 }
 
 static bool leave(ucontext_t *c) { return false; }
@@ -416,4 +239,15 @@ int vb_touch_atomically(_Atomic(uint64_t) *word, enum vb_touch_op op, uint64_t v
 		break;
 	}
 	return vb_touch_swap_if(word, value, compare, found);
+}
+
+int vb_touch_atomically_unless(const _Atomic(uint32_t) *stop, _Atomic(uint64_t) *word, enum vb_touch_op op,
+			       uint64_t value, uint64_t compare, uint64_t *found)
+{
+	uint64_t *sequence = vb_rseq();
+	if (vb_unlikely(!sequence) || op == VB_TOUCH_STORE)
+		return -EPERM;
+	vb_fence_before_atomic();
+	return (op == VB_TOUCH_ADD ? vb_touch_add_unless : vb_touch_swap_if_unless)(word, value, compare,
+										    found, sequence, stop);
 }

@@ -20,6 +20,8 @@
 #include <stdatomic.h>
 
 #include "base/copy.h"
+#include "host/memory/touch_word.h"
+#include "host/loop/rseq.h"
 
 /* Sets the signal handlers, the first time. */
 void vb_touch_prepare(void);
@@ -32,38 +34,8 @@ static inline bool vb_touch_is_lost(void)
 	return vb_unlikely(atomic_load_explicit(&vb_touch_lost, memory_order_relaxed));
 }
 
-/* The copy itself. For vb_touch_copy. */
+/* Of other lengths than eight bytes. For vb_touch_copy. */
 int vb_touch_bytes(void *to, const void *from, size_t bytes);
-
-/*
- * Copies eight bytes by one load and one store. False: one of them faulted. The table tells the handler where
- * each continues.
- */
-#define VB_TOUCH_LINE(label)                       \
-	".pushsection vb_touch_table, \"a\"\n"      \
-	".balign 4\n"                              \
-	".long " label " - .\n"                    \
-	".long %l[faulted] - .\n"                  \
-	".popsection\n"
-
-static inline bool vb_touch_word(void *to, const void *from)
-{
-#if defined(__x86_64__)
-	__asm__ goto("1: movq (%1), %%rax\n" VB_TOUCH_LINE("1b") "2: movq %%rax, (%0)\n" VB_TOUCH_LINE("2b")
-		     : : "r"(to), "r"(from) : "rax", "memory" : faulted);
-	return true;
-faulted:
-	return false;
-#elif defined(__aarch64__)
-	__asm__ goto("1: ldr x16, [%1]\n" VB_TOUCH_LINE("1b") "2: str x16, [%0]\n" VB_TOUCH_LINE("2b")
-		     : : "r"(to), "r"(from) : "x16", "memory" : faulted);
-	return true;
-faulted:
-	return false;
-#else
-	return vb_touch_bytes(to, from, sizeof(uint64_t)) == 0;
-#endif
-}
 
 /* As vb_copy_between_fences (base/copy.h). bytes is not 0. -EFAULT: an unknown part was copied. */
 static inline VB_MUST_USE int vb_touch_copy(void *to, const void *from, size_t bytes)
@@ -73,9 +45,35 @@ static inline VB_MUST_USE int vb_touch_copy(void *to, const void *from, size_t b
 		return -EFAULT;
 	vb_copy_begin();
 	if (vb_likely(bytes == sizeof(uint64_t)))
-		err = vb_likely(vb_touch_word(to, from)) ? 0 : -EFAULT;
+		err = vb_touch_word(to, from);
 	else
 		err = vb_touch_bytes(to, from, bytes);
+	vb_copy_end();
+	return err;
+}
+
+/* Of other lengths than eight bytes. For vb_touch_copy_unless. */
+int vb_touch_bytes_unless(void *to, const void *from, size_t bytes, const _Atomic(uint32_t) *stop,
+			  uint64_t *sequence);
+
+/*
+ * vb_touch_copy from or to memory of another process that is mapped here, unless that process has set *stop.
+ * A thread that stops anywhere in the copy, for any time, looks again before it goes on: what is copied after
+ * *stop was set is copied by a thread that has not been interrupted since. -ECANCELED: an unknown part was
+ * copied, without the last bytes. -EPERM: the thread can have no restartable sequences.
+ */
+static inline VB_MUST_USE int vb_touch_copy_unless(const _Atomic(uint32_t) *stop, void *to, const void *from,
+						   size_t bytes)
+{
+	uint64_t *sequence = vb_rseq();
+	if (vb_touch_is_lost())
+		return -EFAULT;
+	if (vb_unlikely(!sequence))
+		return -EPERM;
+	vb_copy_begin();
+	int err = vb_likely(bytes == sizeof(uint64_t)) ?
+			  vb_touch_word_unless(to, from, stop, sequence) :
+			  vb_touch_bytes_unless(to, from, bytes, stop, sequence);
 	vb_copy_end();
 	return err;
 }
@@ -85,5 +83,10 @@ enum vb_touch_op { VB_TOUCH_STORE, VB_TOUCH_ADD, VB_TOUCH_COMPARE_SWAP };
 /* An atomic operation on memory of this process, and the value before it. -EFAULT. */
 int vb_touch_atomically(_Atomic(uint64_t) *word, enum vb_touch_op op, uint64_t value, uint64_t compare,
 			uint64_t *found) VB_MUST_USE;
+/*
+ * The same in another process's memory that is mapped here, as vb_touch_copy_unless. Not VB_TOUCH_STORE.
+ */
+int vb_touch_atomically_unless(const _Atomic(uint32_t) *stop, _Atomic(uint64_t) *word, enum vb_touch_op op,
+			       uint64_t value, uint64_t compare, uint64_t *found) VB_MUST_USE;
 
 #endif
