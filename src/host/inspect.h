@@ -104,7 +104,8 @@ struct vb_counts {
 	X(UNEXPECTED, "unexpected", "the connection has no use for it: late, or out of place")  \
 	X(QKEY, "qkey", "a datagram with another Q_Key")                                        \
 	X(NO_RECEIVE, "no_receive", "a datagram for which no receive was posted")               \
-	X(TOO_LONG, "too_long", "a datagram that is longer than the receive")
+	X(TOO_LONG, "too_long", "a datagram that is longer than the receive")                   \
+	X(NO_ROOM, "no_room", "the process that it is for takes nothing for too long")
 
 enum vb_drop {
 #define X(name, word, why) VB_DROP_##name,

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "adapter/inspection/counts.h"
 #include "base/list.h"
 
 enum {
@@ -49,8 +50,10 @@ static void enqueue_locked(uint32_t slot, const struct vb_inbox_msg *msg)
 {
 	struct waiting *w =
 		atomic_load(&nwaiting) < MAX_WAITING ? malloc(sizeof(*w) + msg->payload_bytes) : NULL;
-	if (!w)
+	if (!w) {
+		vb_drop(VB_DROP_NO_ROOM);
 		return;
+	}
 	w->addr = msg->addr;
 	w->since_ns = vb_now_ns();
 	w->slot = slot;
@@ -92,6 +95,8 @@ static void try_all_locked(uint64_t now_ns)
 			set_full(&full, w->slot);
 		if (waits && now_ns - w->since_ns < MAX_WAIT_NS)
 			continue;
+		if (waits)
+			vb_drop(VB_DROP_NO_ROOM);
 		vb_list_del(&w->node);
 		atomic_fetch_sub(&nwaiting, 1);
 		free(w);

@@ -274,6 +274,7 @@ static bool send_oldest(struct vb_qp *qp)
 	if (o.full) {
 		if (wait_for_room(d, vb_sqe_to(&qp->sq, sqe)->qpn >> VB_SLOT_SHIFT))
 			return false;
+		vb_drop(VB_DROP_NO_ROOM);
 		complete(qp);
 		return true;
 	}

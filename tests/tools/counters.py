@@ -8,6 +8,8 @@ usage: counters.py BUILD_DIR [PATTERN]
 import contextlib
 import os
 import re
+import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -149,6 +151,17 @@ def drops__say_why():
         stranger.sendto(b"no packet of RoCE, but as long as one" * 2, ("127.0.0.1", 4791))
         wait_for(lambda: sum(row["dropped_bad_icrc"] for row in looked("stats")), "the drop is counted")
         expect(sum(row["dropped"] for row in looked("stats")) > 0, True, "drops of all kinds")
+
+
+@case
+def drops__are_counted_beside_a_stopped_receiver():
+    """Its ring of datagrams fills up. After a while they are dropped, and no longer waited with."""
+    if not shutil.which("ib_send_bw"):
+        return "there is no ib_send_bw"
+    with running("ib_send_bw -c UD -D 60", "ib_send_bw -c UD -D 60 127.0.0.1") as (server, client):
+        wait_for(lambda: sum(row["sends"] for row in looked("stats")), "datagrams go")
+        os.kill(server, signal.SIGSTOP)
+        wait_for(lambda: any(row["pid"] == client and row["dropped_no_room"] for row in looked("stats")), "drops")
 
 
 # ---- the tree ----

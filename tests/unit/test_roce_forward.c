@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Packets for other processes, whose inboxes may be full: their order, how long they wait, and how many. */
+#include "adapter/inspection/counts.h"
 #include "roce/forward.h"
 
 #include <errno.h>
@@ -23,6 +24,7 @@ static struct {
 static struct vb_timer *timer; /* NULL: not set */
 static uint64_t now;
 static void (*at_fork)(void);
+static unsigned dropped;
 
 int vb_inbox_send(uint32_t slot, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt)
 {
@@ -48,9 +50,16 @@ void vb_timer_set(struct vb_timer *t, uint64_t deadline_ns)
 uint64_t vb_now_ns(void) { return now; }
 void vb_host_at_fork(void (*child)(void)) { at_fork = child; }
 
+void vb_drop(enum vb_drop why)
+{
+	assert_int_equal(why, VB_DROP_NO_ROOM);
+	dropped++;
+}
+
 static int begin(void **state)
 {
 	memset(inboxes, 0, sizeof(inboxes));
+	dropped = 0;
 	timer = NULL;
 	at_fork();
 	return 0;
@@ -132,6 +141,7 @@ static void late__is_still_tried(void **state)
 	wait_ns(TOO_LONG_NS); /* this process had no processor */
 	assert_got(1, 0, 2);
 	assert_null(timer);
+	assert_int_equal(dropped, 0);
 }
 
 static void late__is_lost_if_full(void **state)
@@ -141,6 +151,7 @@ static void late__is_lost_if_full(void **state)
 	inboxes[2].room = 1;
 	wait_ns(TOO_LONG_NS);
 	assert_null(timer);
+	assert_int_equal(dropped, 2);
 	inboxes[1].room = 1;
 	forward(1, 2);
 	assert_got(1, 2, 1);
@@ -156,6 +167,7 @@ static void gone__costs_nothing(void **state)
 	wait_ns(ROUND_NS);
 	assert_null(timer);
 	assert_got(1, 1, 1);
+	assert_int_equal(dropped, 0);
 }
 
 static void queue__is_bounded(void **state)
@@ -165,6 +177,7 @@ static void queue__is_bounded(void **state)
 	inboxes[1].room = MOST;
 	wait_ns(ROUND_NS);
 	assert_got(1, 0, QUEUE);
+	assert_int_equal(dropped, 10);
 }
 
 static void fork__leaves_the_packets_to_the_parent(void **state)
