@@ -23,7 +23,7 @@
 #include "host/host.h"
 #include "host/inspect.h"
 #include "host/loop/notifier.h"
-#include "host/activity.h"
+#include "host/loop/activity.h"
 
 /* Limits that the adapter reports and enforces. */
 enum {

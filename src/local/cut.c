@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 #include "host/memory/fence.h"
-#include "host/activity.h"
+#include "host/loop/activity.h"
 
 enum {
 	SPINS = 64,

@@ -17,7 +17,7 @@
 #include "adapter/queues/tags.h"
 #include "adapter/xrc/xrc_remote.h"
 #include "base/log.h"
-#include "host/activity.h"
+#include "host/loop/activity.h"
 #include "local/copy.h"
 #include "local/cut.h"
 #include "local/doorbell.h"

@@ -12,7 +12,7 @@
 #include "adapter/queues/queue.h"
 #include "base/log.h"
 #include "host/ipc/guard.h"
-#include "host/activity.h"
+#include "host/loop/activity.h"
 #include "host/loop/share.h"
 #include "local/mapped.h"
 #include "local/qp.h"

@@ -21,7 +21,7 @@
 #define VB_LOCAL_UD_RING_H
 
 #include "base/lock.h"
-#include "host/activity.h"
+#include "host/loop/activity.h"
 #include "local/shared.h"
 
 struct vb_peer;
@@ -54,8 +54,8 @@ int vb_ud_ring_write(uint32_t slot, const struct vb_inbox_addr *addr, const stru
  */
 void vb_ud_ring_publish(uint32_t slot);
 /*
- * There has been no room for long: is it not worth waiting for the process any longer (host/activity.h)? The
- * progress thread asks, which has done its own part of making the link by then.
+ * There has been no room for long: is it not worth waiting for the process any longer (host/loop/activity.h)?
+ * The progress thread asks, which has done its own part of making the link by then.
  */
 bool vb_ud_ring_gives_up(uint32_t slot, struct vb_process_wait *patience, uint64_t now_ns);
 

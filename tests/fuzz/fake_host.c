@@ -12,7 +12,7 @@
 #include "base/ticks.h"
 #include "fuzz.h"
 #include "host/ipc/guard.h"
-#include "host/activity.h"
+#include "host/loop/activity.h"
 #include "host/loop/share.h"
 #include "host/memory/fence.h"
 #include "host/ipc/capture.h"

@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 
 #include "../between.h"
-#include "host/activity.h"
+#include "host/loop/activity.h"
 
 static void run_on(int sock)
 {

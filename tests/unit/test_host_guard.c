@@ -10,7 +10,7 @@
 #include <sys/user.h>
 
 #include "host/ipc/guard.h"
-#include "host/activity.h"
+#include "host/loop/activity.h"
 #include "host/memory/touch.h"
 
 enum { ROUNDS = 200, PIECE = 64, MOST = 300000 };

@@ -89,6 +89,54 @@ static void desk__that_answered_late(void **state)
 	vb_rpc_close(desk);
 }
 
+static void answer_for_ever(int sock)
+{
+	struct vb_rpc_server *desk;
+	CHILD_CHECK(!vb_host_get() && !vb_rpc_open(name, &ops, &closed, &desk));
+	say(sock, 1);
+	for (;;)
+		pause();
+}
+
+static uint64_t call_until_it_gives_up(int fd)
+{
+	uint64_t start = vb_now_ns();
+	char back[8];
+	assert_int_equal(vb_rpc_call(fd, "abc", 3, back, sizeof(back)), -ETIMEDOUT);
+	return vb_now_ns() - start;
+}
+
+/* A stopped process is waited for, too, but not as long as one that could run. */
+static void desk__of_a_stopped_process(void **state)
+{
+	struct vb_rpc_server *desk;
+	char back[8];
+	int fd;
+	struct child server = child_start(answer_for_ever);
+	assert_int_equal(hear(server.sock), 1);
+	assert_int_equal(vb_rpc_connect(name, &fd), 0);
+	kill(server.pid, SIGSTOP);
+	pid_t waker = fork();
+	if (!waker) {
+		usleep(300000);
+		kill(server.pid, SIGCONT);
+		_exit(0);
+	}
+	assert_int_equal(vb_rpc_call(fd, "abc", 3, back, sizeof(back)), 3);
+	assert_int_equal(waitpid(waker, NULL, 0), waker);
+	kill(server.pid, SIGSTOP);
+	uint64_t stopped_ns = call_until_it_gives_up(fd);
+	vb_fd_close(fd);
+	child_kill(&server);
+	assert_int_equal(vb_rpc_open(name, &ops, &closed, &desk), 0);
+	assert_int_equal(vb_rpc_connect(name, &fd), 0);
+	slow = true;
+	assert_true(stopped_ns < call_until_it_gives_up(fd));
+	slow = false;
+	vb_fd_close(fd);
+	vb_rpc_close(desk);
+}
+
 static void desk__name_is_one_processes(void **state)
 {
 	struct vb_rpc_server *desk, *second;
@@ -145,6 +193,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(desk__answers_each_guest),
 		cmocka_unit_test(desk__that_answered_late),
+		cmocka_unit_test(desk__of_a_stopped_process),
 		cmocka_unit_test(desk__name_is_one_processes),
 		cmocka_unit_test(desk__turns_guests_away),
 		cmocka_unit_test(desk__stays_the_parents),

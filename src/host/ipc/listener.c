@@ -25,7 +25,7 @@ enum {
 	ACCEPTS_PER_ROUND = 16,
 	/*
 	 * The pause before a listener without free descriptors tries to accept again. A peer that waits for a
-	 * link takes this process for halted once it has slept for twice as long (host/activity.c).
+	 * link takes this process for halted once it has slept for twice as long (host/loop/activity.c).
 	 */
 	ACCEPT_RETRY_NS = 10000000,
 };

@@ -14,9 +14,15 @@
 #include "base/list.h"
 #include "base/thread.h"
 #include "base/waits.h"
+#include "host/loop/activity.h"
 #include "host/private.h"
 
-enum { REPLY_WAIT_MS = 5000, OUT_OF_DESCRIPTORS_NS = 10000000 };
+enum {
+	LOOK_MS = 100,     /* from one look at a server that does not answer to the next */
+	MAX_LOOKS = 50,    /* in all */
+	MAX_HALTED = 15,   /* in a row that find no thread of its process running */
+	OUT_OF_DESCRIPTORS_NS = 10000000,
+};
 
 /* Each descriptor of the server's epoll set, and whose it is. */
 struct source {
@@ -205,20 +211,43 @@ int vb_rpc_connect(const char *text, int *fd)
 	return err ? err : vb_link_connect_to(&name, fd, &cred);
 }
 
+static bool is_halted(int fd)
+{
+	struct ucred server;
+	socklen_t bytes = sizeof(server);
+	return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &server, &bytes) &&
+	       vb_process_activity(server.pid) == VB_ACTIVITY_HALTED;
+}
+
+/* False: nothing has come within LOOK_MS. */
+static bool await_bytes(int fd)
+{
+	uint64_t now = vb_now_ns(), deadline = now + LOOK_MS * 1000000ull;
+	for (; now < deadline; now = vb_now_ns()) {
+		struct pollfd there = { .fd = fd, .events = POLLIN };
+		if (vb_poll(&there, 1, (int)((deadline - now) / 1000000) + 1) == 1)
+			return true;
+	}
+	return false;
+}
+
+static ssize_t await_answer(int fd, void *answer, size_t room)
+{
+	unsigned looks = 0, halted = 0;
+	while (looks < MAX_LOOKS && halted < MAX_HALTED) {
+		ssize_t n = await_bytes(fd) ? vb_link_recv(fd, answer, room, NULL, NULL) : -EAGAIN;
+		if (n != -EAGAIN)
+			return n ? n : -EPIPE;
+		looks++;
+		halted = is_halted(fd) ? halted + 1 : 0;
+	}
+	shutdown(fd, SHUT_RDWR); /* or a late answer would pass for the next one */
+	return -ETIMEDOUT;
+}
+
 ssize_t vb_rpc_call(int fd, const void *message, size_t bytes, void *answer, size_t room)
 {
 	VB_UNCANCELLED;
-	uint64_t deadline = vb_now_ns() + REPLY_WAIT_MS * 1000000ull;
 	int err = vb_link_send(fd, message, bytes, NULL, 0);
-	for (uint64_t now = vb_now_ns(); !err && now < deadline; now = vb_now_ns()) {
-		struct pollfd there = { .fd = fd, .events = POLLIN };
-		if (vb_poll(&there, 1, (int)((deadline - now) / 1000000) + 1) != 1)
-			continue;
-		ssize_t n = vb_link_recv(fd, answer, room, NULL, NULL);
-		if (n != -EAGAIN)
-			return n ? n : -EPIPE;
-	}
-	if (!err)
-		shutdown(fd, SHUT_RDWR); /* or a late answer would pass for the next one */
-	return err ? err : -ETIMEDOUT;
+	return err ? err : await_answer(fd, answer, room);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "host/activity.h"
+#include "host/loop/activity.h"
 
 #include <dirent.h>
 #include <stdio.h>
