@@ -6,6 +6,7 @@ usage: timeline.py BUILD_DIR [PATTERN]
 """
 import base64
 import os
+import pathlib
 import re
 import struct
 import subprocess
@@ -14,6 +15,7 @@ import xml.etree.ElementTree
 
 import capture  # before paths, where another one has that name
 import paths  # noqa: F401
+import examples
 import harness
 import look
 from browser import browser, missing
@@ -269,6 +271,13 @@ def keys_zoom_and_search():
         expect(shown.selected(), "row-1", "the next one")
         view.key("k")
         expect(shown.selected(), "row-0", "back")
+        place = view.get(
+            """(({ x, y, width, height }) => ({ x: x + width / 2, y: y + height / 2 }))(
+                document.querySelector("#row-3 .dot").getBoundingClientRect())"""
+        )
+        view.click(place["x"], place["y"])
+        expect(shown.selected(), "row-3", "a click")
+        expect(shown.count("#panel table") > 0, True, "its fields")
         before = int(view.get("document.getElementById('ladder').dataset.drawn"))
         view.key("+")
         view.key("+")
@@ -425,6 +434,118 @@ def a_hundred_thousand_events():
         expect(shown.text("#hits"), "5 hits", "hits of a wr_id")
         view.key("Enter")
         expect("12345" in shown.text("#panel h2"), True, shown.text("#panel h2"))
+        shown.check_alone()
+    return None
+
+
+@case
+def shows_the_whole_of_an_ib_write_bw():
+    if why := missing() or harness.missing_programs("ib_write_bw"):
+        return why
+    page, captures = both("bw", *perftest("ib_write_bw", "-n 30000 -s 64"))
+    posts = sum(e[0] == POST_SEND for path in captures for e in events(path))
+    packets = sum(len(contents(read(path))[0]) for path in captures)
+    with browser() as view:
+        shown = Shown(view, page)
+        expect(posts >= 30000 and shown.rows() >= 100000, True, f"{posts} posts, {shown.rows()} rows")
+        expect(packets / 2 <= shown.arrows() <= packets, True, f"{shown.arrows()} arrows of {packets} packets")
+        shown.focus()
+        for key in "0", "t", "+", "PageDown", "End", "Home":
+            view.key(key)
+            expect(shown.count("#ladder *") < 8000, True, f"elements after {key}: {shown.count('#ladder *')}")
+        shown.check_alone()
+    return None
+
+
+# ---- the tutorial's program ----
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+
+
+def compiled(name, text):
+    """Against our own headers and libraries."""
+    code, program = log(name + ".c"), os.path.abspath(log(name))
+    with open(code, "w", encoding="utf-8") as file:
+        file.write(text)
+    command = examples.compile_command("ours", SOURCE, os.path.abspath(look.BUILD), code, program)
+    subprocess.run(list(map(str, command)), check=True)
+    return program
+
+
+def replaced(text, *pairs):
+    for before, after in pairs:
+        expect(text.count(before), 1, f"{before} in the tutorial's program")
+        text = text.replace(before, after)
+    return text
+
+
+@case
+def shows_the_tutorials_program():
+    if why := missing():
+        return why
+    program = compiled("tutorial", examples.tutorial(SOURCE))
+    page, _ = both("tutorial", f"{program} 18603", f"{program} 18603 127.0.0.1")
+    with browser() as view:
+        shown = Shown(view, page)
+        expect(shown.count("#connections button"), 1, "ladders")
+        for wanted in "post SEND", "post READ", "post WRITE", "CONNECT_REQUEST", "ESTABLISHED":
+            view.key("/")
+            view.type(wanted)
+            expect(int(shown.text("#hits").split()[0]) > 0, True, f"{wanted}: {shown.text('#hits')}")
+            view.key("Escape")
+        shown.check_alone()
+    return None
+
+
+# What the tutorial says to leave out; its server waits on, until its client has gone.
+LEFT_OUT = (
+    ("\tcheck(rdma_post_recv(id, NULL, words, SIZE, open), \"rdma_post_recv\");\n", ""),
+    (
+        "rdma_accept(id, NULL)",
+        "rdma_accept(id, &(struct rdma_conn_param){ .retry_count = 7, .rnr_retry_count = 3 })",
+    ),
+    (
+        "\twait_for_receive(id);\n\tstruct place place = {",
+        """\tstruct ibv_qp_attr now;
+\tstruct ibv_qp_init_attr made;
+\twhile (!ibv_query_qp(id->qp, &now, IBV_QP_STATE, &made) && now.qp_state != IBV_QPS_ERR)
+\t\tusleep(1000);
+\texit(1);
+\tstruct place place = {""",
+    ),
+)
+
+
+def check_labels_beside_times(view):
+    """What stands left of the left line does not cover the time of its row."""
+    covered = view.get(
+        """[...document.querySelectorAll("#ladder .row")].filter(row => {
+            const time = row.querySelector(".time"), label = row.querySelector(".side");
+            return time && label && label.getBoundingClientRect().left < time.getBoundingClientRect().right &&
+                label.getBoundingClientRect().right > time.getBoundingClientRect().left;
+        }).map(row => row.textContent)"""
+    )
+    expect(covered, [], "labels that cover times")
+
+
+@case
+def shows_why_the_tutorials_program_fails():
+    """By RNR, as the tutorial says."""
+    if why := missing():
+        return why
+    program = compiled("no_receive", "#include <unistd.h>\n" + replaced(examples.tutorial(SOURCE), *LEFT_OUT))
+    page, _ = both("no_receive", f"{program} 18604", f"{program} 18604 127.0.0.1", status=1)
+    with browser() as view:
+        shown = Shown(view, page)
+        expect("trouble" in shown.text("#connections"), True, shown.text("#connections"))
+        shown.focus()
+        stories = []
+        while shown.story() not in stories:
+            stories.append(shown.story())
+            view.key("n")
+        expect(any("rnr_retry is used up" in story for story in stories), True, stories)
+        check_labels_beside_times(view)
+        view.picture(log("no_receive.png"))
         shown.check_alone()
     return None
 

@@ -391,7 +391,7 @@ class Ladder {
 						y: y + 4,
 						"text-anchor": row.side ? "start" : "end",
 					},
-					shorten(name, (row.side ? g.w - g.right : g.left - g.gutter) / 6.4)
+					fitted(name, (row.side ? g.w - g.right : g.left - g.gutter) - 16, row.trouble)
 				)
 			);
 		}
@@ -549,8 +549,18 @@ function clock(ns) {
 	if (ns < 1e6) return (ns / 1e3).toFixed(1) + " µs";
 	return ns < 1e9 ? (ns / 1e6).toFixed(3) + " ms" : (ns / 1e9).toFixed(6) + " s";
 }
-function shorten(text, room) {
-	return text.length > room ? text.slice(0, Math.max(3, room - 1)) + "…" : text;
+
+const pen = document.createElement("canvas").getContext("2d");
+
+/* As much of a label as fits into so many pixels. What all names begin with goes first. */
+function fitted(text, room, isBold) {
+	const width = t => pen.measureText(t).width;
+	pen.font = `${isBold ? 600 : 400} 12px ${getComputedStyle(document.body).fontFamily}`;
+	if (width(text) > room) text = text.replace("RDMA_CM_EVENT_", "");
+	if (width(text) <= room) return text;
+	let length = Math.floor((text.length * room) / width(text)) + 2;
+	while (length > 3 && width(text.slice(0, length) + "…") > room) length--;
+	return text.slice(0, length) + "…";
 }
 
 function arrowLabel(capture, arrow) {
