@@ -15,12 +15,17 @@
 
 #include "answers/ask.h"
 #include "base/base.h"
+#include "base/device_caps.h"
 
 enum {
 	PATIENCE_MS = 3000, /* for answers of processes; only a stopped process uses all of it */
 	MESSAGE_BYTES = 4096, /* a dump continues in another message */
 	PORT = 1, /* each device's only one */
 	MAX_DEVICES = 64,
+	/* commands that the kernel's headers before Linux 6.11 lack */
+	CMD_RES_SRQ_GET_RAW = 25,
+	CMD_NEWDEV,
+	CMD_DELDEV,
 };
 
 /* ---- writing ---- */
@@ -288,6 +293,7 @@ static void put_device(struct vb_reply *r, struct request *q, const struct devic
 
 	put_handle(r, d);
 	put_u32(r, RDMA_NLDEV_ATTR_PORT_INDEX, PORT);
+	put_u64(r, RDMA_NLDEV_ATTR_CAP_FLAGS, VB_DEVICE_CAPS);
 	read_file(d, "fw_ver", text, sizeof(text));
 	if (*text)
 		put_text(r, RDMA_NLDEV_ATTR_FW_VERSION, text);
@@ -450,6 +456,22 @@ static void put_context(struct vb_reply *r, const struct process *p, const void 
 	put_u32(r, RDMA_NLDEV_ATTR_RES_CTXN, number_of(p, context->serial));
 }
 
+/* Those that take their receives from it, as many as a message holds. */
+static void put_users(struct vb_reply *r, const struct process *p, const struct vb_record_srq *srq)
+{
+	const struct vb_record_qp *qp;
+	size_t at = 0, table = begin(r, RDMA_NLDEV_ATTR_RES_QP);
+
+	while (r->used - table < MESSAGE_BYTES && (qp = process_next(p, &at, VB_RECORD_QP))) {
+		if (qp->srq != srq->serial)
+			continue;
+		size_t entry = begin(r, RDMA_NLDEV_ATTR_RES_QP_ENTRY);
+		put_u32(r, RDMA_NLDEV_ATTR_RES_LQPN, qp->qpn);
+		end(r, entry);
+	}
+	end(r, table);
+}
+
 static void put_srq(struct vb_reply *r, const struct process *p, const void *record)
 {
 	const struct vb_record_srq *srq = record;
@@ -458,6 +480,7 @@ static void put_srq(struct vb_reply *r, const struct process *p, const void *rec
 	put_u8(r, RDMA_NLDEV_ATTR_RES_TYPE, srq->number ? IBV_SRQT_XRC : IBV_SRQT_BASIC);
 	if (srq->pd)
 		put_u32(r, RDMA_NLDEV_ATTR_RES_PDN, number_of(p, srq->pd));
+	put_users(r, p, srq);
 }
 
 static uint32_t qp_number(const struct process *p, const void *record)
@@ -627,7 +650,8 @@ static int answer_resources(struct vb_reply *r, struct request *q, const struct 
 		return EINVAL;
 	if (!q->is_dump && !get_u32(q, what->id, &number))
 		return EINVAL;
-	w.all = processes_of(q, 1u << what->kind | 1u << VB_RECORD_PD);
+	w.all = processes_of(q, 1u << what->kind | 1u << VB_RECORD_PD |
+					(what->kind == VB_RECORD_SRQ ? 1u << VB_RECORD_QP : 0));
 	if (q->is_dump) {
 		dump_resources(r, q, &w);
 		error = 0;
@@ -743,6 +767,12 @@ static int answer_command(struct vb_reply *r, struct request *q, unsigned comman
 	case RDMA_NLDEV_CMD_SYS_SET:
 	case RDMA_NLDEV_CMD_STAT_SET:
 	case RDMA_NLDEV_CMD_STAT_DEL:
+	case RDMA_NLDEV_CMD_RES_QP_GET_RAW:
+	case RDMA_NLDEV_CMD_RES_CQ_GET_RAW:
+	case RDMA_NLDEV_CMD_RES_MR_GET_RAW:
+	case CMD_RES_SRQ_GET_RAW:
+	case CMD_NEWDEV:
+	case CMD_DELDEV:
 		return EPERM;
 	}
 	for (size_t i = 0; i < VB_ARRAY_LEN(resources); i++)

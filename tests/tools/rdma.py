@@ -5,6 +5,7 @@ make.
 
 usage: rdma.py BUILD_DIR [PATTERN]
 """
+import errno
 import json
 import os
 import shutil
@@ -54,6 +55,8 @@ def devices__are_those_of_the_tree():
     expect((device["node_type"], device["node_guid"]), ("ca", guid), "vb_lo")
     expect([row["ifname"] for row in rows("dev", "show", "vb_lo")], ["vb_lo"], "one device")
     rdma("dev", "show", "vb_nothing", status=1)
+    (detailed,) = rows("-d", "dev", "show", "vb_lo")
+    expect({"XRC", "MEM_WINDOW", "SRQ_RESIZE"} <= set(detailed["caps"]), True, "what it can do")
 
 
 @case
@@ -123,6 +126,39 @@ def resources__one_and_the_sum():
         expect((total["qp"], total["cq"], total["cm_id"]), (2, 2, 3), "counts")
     total = next(row for row in rows("resource") if row["ifname"] == "vb_lo")
     expect((total["qp"], total["mr"], total["ctx"]), (0, 0, 0), "counts when nothing runs")
+
+
+@case
+def resources__queues_and_who_shares_them():
+    if absent := harness.missing_programs("ibv_srq_pingpong"):
+        return absent
+    command = "ibv_srq_pingpong -g 0 -d vb_lo -p 18597 -q 5 -n 1000000000"
+    with running(command, command + " 127.0.0.1") as pids:
+        for pid in pids:
+            wait_for(lambda pid=pid: len(of_process(pid, "resource", "show", "qp")) == 5, "queue pairs")
+            (srq,) = of_process(pid, "resource", "show", "srq")
+            # a list, or a text of numbers with commas, as versions differ
+            users = srq["lqpn"] if isinstance(srq["lqpn"], list) else str(srq["lqpn"]).split(",")
+            wanted = sorted(qp["lqpn"] for qp in of_process(pid, "resource", "show", "qp"))
+            expect(sorted(int(user) for user in users), wanted, "queue pairs of the shared queue")
+
+
+# Of a command without anything else: the errno of the answer (netlink(7)).
+ASKING = """
+import socket, struct, sys
+rdma = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 20)
+rdma.bind((0, 0))
+rdma.send(struct.pack("=IHHII", 16, 5 << 10 | int(sys.argv[1]), 5, 1, 0))
+print(struct.unpack_from("=i", rdma.recv(4096), 16)[0])
+"""
+
+
+@case
+def devices__are_neither_made_nor_removed():
+    commands = {"new link": 3, "delete link": 4, "raw queue pair": 19, "new": 26, "delete": 27}
+    for name, command in commands.items():
+        said = verbatim("run", "python3", "-c", ASKING, str(command))
+        expect(int(said), -errno.EPERM, name)
 
 
 @case

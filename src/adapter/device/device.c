@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "adapter/memory/arena.h"
+#include "base/device_caps.h"
 
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
 /* each holds a reference while its interface is there */
@@ -318,11 +319,7 @@ void vb_device_attr(struct vb_device *dev, struct ibv_device_attr *attr)
 		.vendor_id = VENDOR,
 		.max_qp = max_qp,
 		.max_qp_wr = VB_MAX_WR,
-		.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT |
-				    IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN |
-				    IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_MEM_WINDOW |
-				    IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_XRC | IBV_DEVICE_RAW_IP_CSUM |
-				    IBV_DEVICE_MANAGED_FLOW_STEERING,
+		.device_cap_flags = VB_DEVICE_CAPS,
 		.max_sge = VB_MAX_SGE,
 		.max_sge_rd = VB_MAX_SGE,
 		.max_cq = MANY,
