@@ -6,6 +6,8 @@
 #ifndef EXPLAIN_TEST_H
 #define EXPLAIN_TEST_H
 
+#include "../again.h"
+
 static bool debugging;
 
 /* Standard error goes to a pipe from here on. */
@@ -66,7 +68,7 @@ static void with_debugging(int argc, char **argv)
 	if (now && !strcmp(now, argv[1]))
 		return;
 	setenv("VERBATIM_DEBUG", argv[1], 1);
-	execv("/proc/self/exe", argv);
+	run_again(argv[1]);
 	exit(99);
 }
 

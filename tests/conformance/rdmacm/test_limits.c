@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
+#include "../../again.h"
 #include "cm.h"
 
 enum { MOST_CLIENTS = 40, MESSAGE_BYTES = 2000, ROUNDS = 20 };
@@ -337,7 +338,7 @@ static void limits__are_explained_once(void **state)
 	if (pid == 0) {
 		dup2(STDERR_FILENO, STDOUT_FILENO); /* one plan is enough there */
 		setenv("VERBATIM_DEBUG", "1", 1);
-		execl("/proc/self/exe", "test_rdmacm_limits", "explained", (char *)NULL);
+		run_again("explained");
 		_exit(1);
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);

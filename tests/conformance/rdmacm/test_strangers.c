@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 #include <sys/un.h>
 
+#include "../../again.h"
 #include "../stranger.h"
 #include "cm.h"
 
@@ -443,7 +444,7 @@ static struct numbers numbers_of_process(void)
 		snprintf(fd, sizeof(fd), "%d", pair[1]);
 		dup2(STDERR_FILENO, STDOUT_FILENO); /* one plan is enough there */
 		alarm(CHILD_SECONDS);
-		execl("/proc/self/exe", "test_rdmacm_strangers", fd, (char *)NULL);
+		run_again(fd);
 		_exit(1);
 	}
 	close(pair[1]);
