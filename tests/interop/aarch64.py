@@ -3,8 +3,8 @@
 """This library on 64-bit ARM: Debian's programs and tests of ours in guests (guest.py) with Debian's kernels
 of 4 and 16 KiB pages.
 
-What qemu-user cannot do is there: userfaultfd, membarrier, process_vm_readv, a kernel's own pages. Programs
-run against each other in the guest, through shared memory and over UDP.
+What qemu-user cannot do is there: userfaultfd, membarrier, process_vm_readv, restartable sequences, a
+kernel's own pages. Programs run against each other in the guest, through shared memory and over UDP.
 
 usage: aarch64.py BUILD_DIR [PATTERN...]     BUILD_DIR: of the cross build (cross/aarch64-linux-gnu.ini)
 """
@@ -30,12 +30,14 @@ UNIT = (
     "host_copy",
     "host_rpc",
     "host_fence",
+    "host_guard",
     "host_life",
     "host_link",
     "host_loop",
     "host_remap",
     "host_shm",
     "host_slot",
+    "host_touch",
     "host_udp",
     "local_choice",
     "local_peer",

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "child.h"
 
+#include "../between.h"
+
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -136,6 +138,44 @@ static void guard__holds_for_who_was_stopped(void **state)
 	}
 }
 
+static bool step(pid_t pid)
+{
+	int status;
+	return !ptrace(PTRACE_SINGLESTEP, pid, NULL, NULL) && waitpid(pid, &status, 0) == pid &&
+	       WIFSTOPPED(status);
+}
+
+/* False: nobody may debug here. */
+static bool halt_copier(void)
+{
+	int status;
+	if (ptrace(PTRACE_SEIZE, copier.pid, NULL, NULL))
+		return false;
+	assert_true(WAIT_FOR(atomic_load(&shared->copies) > 10));
+	assert_int_equal(ptrace(PTRACE_INTERRUPT, copier.pid, NULL, NULL), 0);
+	assert_int_equal(waitpid(copier.pid, &status, 0), copier.pid);
+	return true;
+}
+
+/*
+ * There is no instruction behind which an interrupted copy goes on without another look: who is interrupted
+ * behind each of them copies nothing, but what was being counted when that began.
+ */
+static void guard__sends_everyone_back(void **state)
+{
+	enum { STEPS = 3000 }; /* some twenty copies */
+	if (is_forbidden())
+		SKIP("no process_vm_writev, or no restartable sequences");
+	if (!halt_copier())
+		SKIP("no debugging");
+	uint64_t copies = atomic_load(&shared->copies);
+	for (int i = 0; i < STEPS; i++)
+		assert_true(step(copier.pid));
+	assert_between(atomic_load(&shared->copies), copies, copies + 1);
+	assert_int_equal(ptrace(PTRACE_CONT, copier.pid, NULL, NULL), 0);
+	assert_true(WAIT_FOR(atomic_load(&shared->copies) > copies + 10));
+}
+
 #ifdef __x86_64__
 /* At the jump behind the look at the word, in front of the call: jne, syscall. */
 static bool is_between(pid_t pid)
@@ -144,13 +184,6 @@ static bool is_between(pid_t pid)
 	ptrace(PTRACE_GETREGS, pid, NULL, &r);
 	uint64_t text = (uint64_t)ptrace(PTRACE_PEEKTEXT, pid, (void *)r.rip, NULL);
 	return r.rax == SYS_process_vm_writev && (text & 0xffff00ff) == 0x050f0075;
-}
-
-static bool step(pid_t pid)
-{
-	int status;
-	return !ptrace(PTRACE_SINGLESTEP, pid, NULL, NULL) && waitpid(pid, &status, 0) == pid &&
-	       WIFSTOPPED(status);
 }
 #endif
 
@@ -161,14 +194,10 @@ static bool step(pid_t pid)
 static void guard__holds_between_look_and_call(void **state)
 {
 #ifdef __x86_64__
-	int status;
 	if (is_forbidden())
 		SKIP("no process_vm_writev, or no restartable sequences");
-	if (ptrace(PTRACE_SEIZE, copier.pid, NULL, NULL))
+	if (!halt_copier())
 		SKIP("no debugging");
-	assert_true(WAIT_FOR(atomic_load(&shared->copies) > 10));
-	assert_int_equal(ptrace(PTRACE_INTERRUPT, copier.pid, NULL, NULL), 0);
-	assert_int_equal(waitpid(copier.pid, &status, 0), copier.pid);
 	bool found = false;
 	for (int i = 0; !found && i < 20000; i++) {
 		assert_true(step(copier.pid));
@@ -185,7 +214,8 @@ static void guard__holds_between_look_and_call(void **state)
 }
 
 static struct way call_writes = { false, false, PIECE }, call_reads = { false, true, PIECE },
-		  stores_byte = { true, false, 1 }, stores_word = { true, false, 8 },
+		  stores_byte = { true, false, 1 }, stores_half = { true, false, 4 },
+		  stores_word = { true, false, 8 },
 		  stores_few = { true, false, PIECE }, stores_many = { true, false, MOST },
 		  loads_word = { true, true, 8 }, loads_many = { true, true, MOST };
 
@@ -205,6 +235,14 @@ int main(void)
 		BOTH(stores_many),
 		BOTH(loads_word),
 		BOTH(loads_many),
+		CASE(guard__sends_everyone_back, call_writes),
+		CASE(guard__sends_everyone_back, stores_byte),
+		CASE(guard__sends_everyone_back, stores_half),
+		CASE(guard__sends_everyone_back, stores_word),
+		CASE(guard__sends_everyone_back, stores_few),
+		CASE(guard__sends_everyone_back, stores_many),
+		CASE(guard__sends_everyone_back, loads_word),
+		CASE(guard__sends_everyone_back, loads_many),
 		CASE(guard__holds_between_look_and_call, call_writes),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

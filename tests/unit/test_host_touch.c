@@ -15,7 +15,7 @@
 #include "host/host.h"
 #include "host/memory/touch.h"
 
-enum { PAGE = 4096, AREA = 4 * PAGE };
+enum { PAGE = 65536 /* whole pages of any kernel */, AREA = 4 * PAGE, LONGEST = 16384 };
 
 static uint8_t *map(int prot)
 {
@@ -119,7 +119,7 @@ static void interrupt(int signal)
 /* A copy that was interrupted begins anew, until one comes to its end. */
 static void copy_between_signals(int sock)
 {
-	static const size_t lengths[] = { 1, 3, 4, 8, 9, 64, 511, 1031, AREA };
+	static const size_t lengths[] = { 1, 3, 4, 8, 9, 64, 511, 1031, LONGEST };
 	const struct itimerval often = { .it_interval = { .tv_usec = 50 }, .it_value = { .tv_usec = 50 } };
 	uint8_t *from = map(PROT_READ | PROT_WRITE), *to = map(PROT_READ | PROT_WRITE);
 	_Atomic(uint64_t) word = 0;
@@ -134,7 +134,7 @@ static void copy_between_signals(int sock)
 		CHILD_CHECK(!vb_touch_atomically_unless(&stop, &word, VB_TOUCH_ADD, 1, 0, &found) &&
 			    found == i && word == i + 1);
 	}
-	CHILD_CHECK(!memcmp(to, from, AREA));
+	CHILD_CHECK(!memcmp(to, from, LONGEST));
 }
 
 static void copy__is_not_hurt_by_signals(void **state)

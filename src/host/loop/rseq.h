@@ -7,8 +7,9 @@
  * A sequence is described by four numbers in memory, aligned to 32 bytes: 0 (two words of 32 bits), where it
  * begins, how many bytes long it is, and where the thread goes after an interruption. There
  * VB_RSEQ_SIGNATURE_TEXT must stand in the four bytes before. The thread stores the description's address at
- * *vb_rseq() in front of the sequence. It may stay there: outside of the sequence it means nothing, and the
- * library is never unloaded. The kernel clears it at an interruption.
+ * *vb_rseq() by the last instruction in front of the sequence: at any interruption the kernel clears what it
+ * finds there, and between the two the thread would then go on into a sequence without a name. The address
+ * may stay there: outside of the sequence it means nothing, and the library is never unloaded.
  */
 #ifndef VB_HOST_RSEQ_H
 #define VB_HOST_RSEQ_H

@@ -248,6 +248,7 @@ int vb_touch_atomically_unless(const _Atomic(uint32_t) *stop, _Atomic(uint64_t) 
 	if (vb_unlikely(!sequence) || op == VB_TOUCH_STORE)
 		return -EPERM;
 	vb_fence_before_atomic();
-	return (op == VB_TOUCH_ADD ? vb_touch_add_unless : vb_touch_swap_if_unless)(word, value, compare,
-										    found, sequence, stop);
+	if (op == VB_TOUCH_ADD)
+		return vb_touch_add_unless(word, value, compare, found, sequence, stop);
+	return vb_touch_swap_if_unless(word, value, compare, found, sequence, stop);
 }

@@ -20,8 +20,8 @@
 #include <stdatomic.h>
 
 #include "base/copy.h"
-#include "host/memory/touch_word.h"
 #include "host/loop/rseq.h"
+#include "host/memory/touch_word.h"
 
 /* Sets the signal handlers, the first time. */
 void vb_touch_prepare(void);

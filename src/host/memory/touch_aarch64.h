@@ -44,13 +44,12 @@
 	"14:	.word	0, 0\n"                           \
 	"	.quad	12f, 13f - 12f, 11f\n"             \
 	".popsection\n"                                    \
+	"	b	11f\n"                             \
 	"	.inst	" VB_RSEQ_SIGNATURE_TEXT "\n"       \
 	"11:	adrp	x5, 14b\n"                       \
 	"	add	x5, x5, :lo12:14b\n"               \
-	"	str	x5, [x4]\n"
-
-#define LOOK                                \
-	"12:	ldr	w5, [x12]\n"          \
+	"	str	x5, [x4]\n"                        \
+	"12:	ldr	w5, [x12]\n"                     \
 	"	cbnz	w5, vb_touch_is_told\n"
 
 /* Copies: to: x0, from: x1, bytes: x2. */
@@ -96,38 +95,30 @@ __asm__(".text\n"
 	"	mov	x9, x0\n"
 	"	mov	x10, x1\n"
 	"	mov	x11, x2\n"
-	"	b	11f\n"
 	BEGIN_SEQUENCE
-	LOOK
 	"	mov	x0, x9\n"
 	"	mov	x1, x10\n"
 	"	mov	x2, x11\n"
 	COPY_FRONT
 	"13:	dmb	ish\n"
-	"29:	b	11f\n"
+	"29:	ldr	x6, [x1]\n"
 	BEGIN_SEQUENCE
-	"	ldr	x6, [x1]\n"
-	LOOK
 	"	str	x6, [x0]\n"
 	"13:	mov	w0, #0\n"
 	"	ret\n"
 	"26:	add	x2, x2, #8\n"
 	"	cmp	x2, #4\n"
 	"	b.ne	27f\n"
-	"	b	11f\n"
-	BEGIN_SEQUENCE
 	"	ldr	w6, [x1]\n"
-	LOOK
+	BEGIN_SEQUENCE
 	"	str	w6, [x0]\n"
 	"13:	mov	w0, #0\n"
 	"	ret\n"
 	"27:	cmp	x2, #1\n"
 	"	b.ne	28f\n"
 	"	dmb	ish\n"
-	"28:	b	11f\n"
+	"28:	ldrb	w6, [x1]\n"
 	BEGIN_SEQUENCE
-	"	ldrb	w6, [x1]\n"
-	LOOK
 	"	strb	w6, [x0]\n"
 	"13:	add	x0, x0, #1\n"
 	"	add	x1, x1, #1\n"
@@ -160,9 +151,7 @@ __asm__(".text\n"
 	"	ret\n"
 	"vb_touch_swap_if_unless:\n"
 	"	mov	x12, x5\n"
-	"	b	11f\n"
 	BEGIN_SEQUENCE
-	LOOK
 	"	ldaxr	x6, [x0]\n"
 	"	cmp	x6, x2\n"
 	"	b.ne	22f\n"
@@ -171,9 +160,7 @@ __asm__(".text\n"
 	"	b	22f\n"
 	"vb_touch_add_unless:\n"
 	"	mov	x12, x5\n"
-	"	b	11f\n"
 	BEGIN_SEQUENCE
-	LOOK
 	"	ldaxr	x6, [x0]\n"
 	"	add	x7, x6, x1\n"
 	"	stlxr	w8, x7, [x0]\n"
@@ -193,7 +180,6 @@ __asm__(".text\n"
 
 #undef COPY_FRONT
 #undef BEGIN_SEQUENCE
-#undef LOOK
 
 static uintptr_t place_of(const ucontext_t *c) { return (uintptr_t)c->uc_mcontext.pc; }
 static void go_on_at(ucontext_t *c, uintptr_t place) { c->uc_mcontext.pc = place; }

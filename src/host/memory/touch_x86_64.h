@@ -67,13 +67,12 @@
 	"10:	.long	0, 0\n"                           \
 	"	.quad	12f, 13f - 12f, 11f\n"             \
 	".popsection\n"                                    \
+	"	jmp	11f\n"                            \
 	"	.byte	0x0f, 0xb9, 0x3d\n" /* ud1: to disassemblers the signature is its operand */ \
 	"	.long	" VB_RSEQ_SIGNATURE_TEXT "\n"       \
 	"11:	leaq	10b(%rip), %rax\n"                \
-	"	movq	%rax, (%r8)\n"
-
-#define LOOK                          \
-	"12:	cmpl	$0, (%r11)\n"  \
+	"	movq	%rax, (%r8)\n"                    \
+	"12:	cmpl	$0, (%r11)\n"                    \
 	"	jne	vb_touch_is_told\n"
 
 /* Copies: to: rdi, from: rsi, bytes: rdx. */
@@ -116,36 +115,28 @@ __asm__(".text\n"
 	"	movq	%rdi, %r9\n"
 	"	movq	%rsi, %r10\n"
 	"	movq	%rdx, %xmm4\n"
-	"	jmp	11f\n"
 	BEGIN_SEQUENCE
-	LOOK
 	"	movq	%r9, %rdi\n"
 	"	movq	%r10, %rsi\n"
 	"	movq	%xmm4, %rdx\n"
 	COPY_FRONT
 	"13:\n"
-	"29:	jmp	11f\n"
+	"29:	movq	(%rsi), %rcx\n"
 	BEGIN_SEQUENCE
-	"	movq	(%rsi), %rax\n"
-	LOOK
-	"	movq	%rax, (%rdi)\n"
+	"	movq	%rcx, (%rdi)\n"
 	"13:	xorl	%eax, %eax\n"
 	"	ret\n"
 	"26:	addq	$8, %rdx\n"
 	"	cmpq	$4, %rdx\n"
 	"	jne	27f\n"
-	"	jmp	11f\n"
+	"	movl	(%rsi), %ecx\n"
 	BEGIN_SEQUENCE
-	"	movl	(%rsi), %eax\n"
-	LOOK
-	"	movl	%eax, (%rdi)\n"
+	"	movl	%ecx, (%rdi)\n"
 	"13:	xorl	%eax, %eax\n"
 	"	ret\n"
-	"27:	jmp	11f\n"
+	"27:	movb	(%rsi), %cl\n"
 	BEGIN_SEQUENCE
-	"	movb	(%rsi), %al\n"
-	LOOK
-	"	movb	%al, (%rdi)\n"
+	"	movb	%cl, (%rdi)\n"
 	"13:	incq	%rsi\n"
 	"	incq	%rdi\n"
 	"	decq	%rdx\n"
@@ -172,19 +163,15 @@ __asm__(".text\n"
 	"	ret\n"
 	"vb_touch_swap_if_unless:\n"
 	"	movq	%r9, %r11\n"
-	"	jmp	11f\n"
 	BEGIN_SEQUENCE
 	"	movq	%rdx, %rax\n"
-	LOOK
 	"	lock	cmpxchgq %rsi, (%rdi)\n"
 	"13:	movq	%rax, (%rcx)\n"
 	"	xorl	%eax, %eax\n"
 	"	ret\n"
 	"vb_touch_add_unless:\n"
 	"	movq	%r9, %r11\n"
-	"	jmp	11f\n"
 	BEGIN_SEQUENCE
-	LOOK
 	"	lock	xaddq %rsi, (%rdi)\n"
 	"13:	movq	%rsi, (%rcx)\n"
 	"	xorl	%eax, %eax\n"
@@ -200,7 +187,6 @@ __asm__(".text\n"
 
 #undef COPY_FRONT
 #undef BEGIN_SEQUENCE
-#undef LOOK
 
 static uintptr_t place_of(const ucontext_t *c) { return (uintptr_t)c->uc_mcontext.gregs[REG_RIP]; }
 static void go_on_at(ucontext_t *c, uintptr_t place) { c->uc_mcontext.gregs[REG_RIP] = (greg_t)place; }
