@@ -550,11 +550,10 @@ function clock(ns) {
 	return ns < 1e9 ? (ns / 1e6).toFixed(3) + " ms" : (ns / 1e9).toFixed(6) + " s";
 }
 
-const pen = document.createElement("canvas").getContext("2d");
-
 /* As much of a label as fits into so many pixels. What all names begin with goes first. */
 function fitted(text, room, isBold) {
-	const width = t => pen.measureText(t).width;
+	const pen = (fitted.pen ??= document.createElement("canvas").getContext("2d")),
+		width = t => pen.measureText(t).width;
 	pen.font = `${isBold ? 600 : 400} 12px ${getComputedStyle(document.body).fontFamily}`;
 	if (width(text) > room) text = text.replace("RDMA_CM_EVENT_", "");
 	if (width(text) <= room) return text;
