@@ -513,22 +513,23 @@ enum { NO_DEVICE = -1 };
 
 static const struct resource {
 	const char *name; /* in the summary, whose order is the table's */
-	enum vb_record_kind kind;
+	enum vb_record_kind kind, also; /* also: records that its own refer to, or NONE */
 	int device;       /* offset of its device's name; NO_DEVICE: of its domain */
 	unsigned command, table, entry, id; /* RDMA_NLDEV_*; id is what one is asked for by */
 	uint32_t (*number)(const struct process *p, const void *record);
 	void (*put)(struct vb_reply *r, const struct process *p, const void *record);
 } resources[] = {
-#define ROW(text, record_kind, where, word, numbered, putter) \
-	{ text, VB_RECORD_##record_kind, where, RDMA_NLDEV_CMD_RES_##word##_GET, RDMA_NLDEV_ATTR_RES_##word, \
-	  RDMA_NLDEV_ATTR_RES_##word##_ENTRY, RDMA_NLDEV_ATTR_RES_##numbered, putter
-	ROW("pd", PD, offsetof(struct vb_record_pd, device), PD, PDN, pd_number), put_pd },
-	ROW("cq", CQ, offsetof(struct vb_record_cq, device), CQ, CQN, serial_number), put_cq },
-	ROW("qp", QP, offsetof(struct vb_record_qp, device), QP, LQPN, qp_number), put_qp },
-	ROW("cm_id", CM_ID, offsetof(struct vb_record_cm_id, device), CM_ID, CM_IDN, serial_number), put_cm_id },
-	ROW("mr", MR, NO_DEVICE, MR, MRN, mr_number), put_mr },
-	ROW("ctx", DEVICE, offsetof(struct vb_record_device, name), CTX, CTXN, serial_number), put_context },
-	ROW("srq", SRQ, offsetof(struct vb_record_srq, device), SRQ, SRQN, serial_number), put_srq },
+#define ROW(text, record_kind, other, where, word, numbered, putter) \
+	{ text, VB_RECORD_##record_kind, VB_RECORD_##other, where, RDMA_NLDEV_CMD_RES_##word##_GET, \
+	  RDMA_NLDEV_ATTR_RES_##word, RDMA_NLDEV_ATTR_RES_##word##_ENTRY, \
+	  RDMA_NLDEV_ATTR_RES_##numbered, putter
+	ROW("pd", PD, NONE, offsetof(struct vb_record_pd, device), PD, PDN, pd_number), put_pd },
+	ROW("cq", CQ, NONE, offsetof(struct vb_record_cq, device), CQ, CQN, serial_number), put_cq },
+	ROW("qp", QP, NONE, offsetof(struct vb_record_qp, device), QP, LQPN, qp_number), put_qp },
+	ROW("cm_id", CM_ID, NONE, offsetof(struct vb_record_cm_id, device), CM_ID, CM_IDN, serial_number), put_cm_id },
+	ROW("mr", MR, PD, NO_DEVICE, MR, MRN, mr_number), put_mr },
+	ROW("ctx", DEVICE, NONE, offsetof(struct vb_record_device, name), CTX, CTXN, serial_number), put_context },
+	ROW("srq", SRQ, QP, offsetof(struct vb_record_srq, device), SRQ, SRQN, serial_number), put_srq },
 #undef ROW
 };
 
@@ -650,8 +651,7 @@ static int answer_resources(struct vb_reply *r, struct request *q, const struct 
 		return EINVAL;
 	if (!q->is_dump && !get_u32(q, what->id, &number))
 		return EINVAL;
-	w.all = processes_of(q, 1u << what->kind | 1u << VB_RECORD_PD |
-					(what->kind == VB_RECORD_SRQ ? 1u << VB_RECORD_QP : 0));
+	w.all = processes_of(q, 1u << what->kind | 1u << what->also);
 	if (q->is_dump) {
 		dump_resources(r, q, &w);
 		error = 0;

@@ -11,7 +11,7 @@
  * CUT: the link's flag is set, cuts is counted, and the link is shut down, so that each side takes the other
  * for dead. What the peer still does in the open section has no effect:
  *
- *	it copies from or to a mapping         it sees the flag when it runs again, and copies no more (host/memory/touch.h)
+ *	it copies from or to a mapping         it sees the flag when it runs again, and stops (host/memory/touch.h)
  *	it was about to copy by process_vm     likewise (host/ipc/guard.h)
  *	it reads, or executes, from a slot     it sees the flag before it completes or acknowledges anything. Ring and streams stay as they
  *	                                       are until it has left the section (local.c), so no other bytes come into its memory

@@ -11,8 +11,8 @@
 #include "adapter/progress/qpn.h"
 #include "adapter/queues/queue.h"
 #include "base/log.h"
-#include "host/ipc/guard.h"
 #include "host/loop/activity.h"
+#include "host/loop/rseq.h"
 #include "host/loop/share.h"
 #include "local/mapped.h"
 #include "local/qp.h"
@@ -180,7 +180,7 @@ static bool try_copy(const struct vb_peer *p, const struct vb_link_hello *h)
 	struct iovec here = { &nonce, sizeof(nonce) };
 	struct iovec there = { (void *)(uintptr_t)(h->arena_address + offsetof(struct vb_arena_head, nonce)),
 			       sizeof(nonce) };
-	return p->pid > 0 && vb_guard_is_there() &&
+	return p->pid > 0 && vb_rseq() &&
 	       !vb_copy_from_peer(p->pid, &here, 1, &there, 1, NULL, &done) && nonce == p->nonce;
 }
 

@@ -49,12 +49,11 @@ static inline void *vb_peer_memory(struct vb_local_qp *l, uint32_t rkey, uint64_
 	return vb_key_is_on_demand(vb_key_table(l->peer->arena), rkey) ? NULL : (void *)(uintptr_t)va;
 }
 
-/* Between a piece of this process's memory and of what vb_peer_memory found. As vb_touch_copy{,_unless}. */
+/* Between a piece of this process's memory and what vb_peer_memory found (vb_touch_copy_unless). */
 static inline VB_MUST_USE int vb_peer_copy(const struct vb_peer *peer, void *to, const void *from,
 					   size_t bytes)
 {
-	return peer->copy == VB_COPY_SAME ? vb_touch_copy(to, from, bytes) :
-					    vb_touch_copy_unless(&peer->in->cut, to, from, bytes);
+	return vb_touch_copy_unless(peer->copy == VB_COPY_SAME ? NULL : &peer->in->cut, to, from, bytes);
 }
 
 /*

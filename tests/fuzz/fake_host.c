@@ -405,7 +405,6 @@ bool vb_link_is_eventfd(int fd) { return fd == EVENT_FD || fd == WAITER_FD; }
 
 void vb_link_end(int fd) { fake.has_hung_up = true; }
 
-bool vb_guard_is_there(void) { return true; }
 
 enum vb_activity vb_process_activity(pid_t pid) { return VB_ACTIVITY_UNKNOWN; }
 bool vb_thread_has_moved_on(struct vb_thread_looks *looks) { return true; }
@@ -772,7 +771,7 @@ int vb_touch_bytes(void *to, const void *from, size_t bytes)
 	return 0;
 }
 
-/* No thread has restartable sequences, but all act as if they had. */
+/* There are no restartable sequences here: each copy looks at the word once. */
 _Atomic(ptrdiff_t) vb_rseq_offset;
 uint64_t *vb_rseq_find(void)
 {

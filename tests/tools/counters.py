@@ -8,7 +8,6 @@ usage: counters.py BUILD_DIR [PATTERN]
 import contextlib
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -156,12 +155,14 @@ def drops__say_why():
 @case
 def drops__are_counted_beside_a_stopped_receiver():
     """Its ring of datagrams fills up. After a while they are dropped, and no longer waited with."""
-    if not shutil.which("ib_send_bw"):
-        return "there is no ib_send_bw"
+    if absent := harness.missing_programs("ib_send_bw"):
+        return absent
     with running("ib_send_bw -c UD -D 60", "ib_send_bw -c UD -D 60 127.0.0.1") as (server, client):
         wait_for(lambda: sum(row["sends"] for row in looked("stats")), "datagrams go")
         os.kill(server, signal.SIGSTOP)
-        wait_for(lambda: any(row["pid"] == client and row["dropped_no_room"] for row in looked("stats")), "drops")
+        wait_for(
+            lambda: any(row["pid"] == client and row["dropped_no_room"] for row in looked("stats")), "drops"
+        )
 
 
 # ---- the tree ----

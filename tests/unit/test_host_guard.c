@@ -54,7 +54,7 @@ static void copy_on(int sock)
 {
 	vb_touch_prepare();
 	memset(own, OLD, MOST);
-	say(sock, vb_guard_is_there());
+	say(sock, vb_rseq() != NULL);
 	for (;;) {
 		int error = copy_once();
 		CHILD_CHECK(!error || error == ECANCELED);
@@ -113,8 +113,8 @@ static void guard__copies_until_it_is_told_not_to(void **state)
 }
 
 /*
- * Wherever the child is when it stops, also between its look at the word and the copy, or in the middle: once
- * it is told, nothing comes any more, and it sees nothing new.
+ * SIGSTOP may catch the child anywhere: between its look at the word and the copy, or in the middle of the
+ * copy. Once it is told, it copies nothing more.
  */
 static void guard__holds_for_who_was_stopped(void **state)
 {

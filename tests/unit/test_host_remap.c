@@ -197,8 +197,10 @@ static void remap__a_part_of_a_mapping_leaves_its_neighbours(void **state)
 	munmap(p, BYTES);
 }
 
-/* Untouched pages cost nothing before, with a memfd, and afterwards. With huge pages there are none near a
- * touched one. */
+/*
+ * A page that was never touched takes no memory: not before the move, not in the memfd, and not after the
+ * move back. Huge pages are off, since one touch would fill 2 MiB.
+ */
 static void remap__holes_stay_holes(void **state)
 {
 	size_t bytes = 3 * (size_t)VB_REMAP_SLICE;

@@ -51,14 +51,27 @@ static void die_quietly(void) { setrlimit(RLIMIT_CORE, &(struct rlimit){ 0, 0 })
 
 /* ---- copies ---- */
 
+typedef int copier(void *to, const void *from, size_t bytes);
+
 static _Atomic(uint32_t) stop;
 static int copy_unless(void *to, const void *from, size_t bytes)
 {
 	return vb_touch_copy_unless(&stop, to, from, bytes);
 }
 static int copy_always(void *to, const void *from, size_t bytes) { return vb_touch_copy(to, from, bytes); }
+/* What the cases of both use. */
+static copier *copy = copy_always;
 
-typedef int copier(void *to, const void *from, size_t bytes);
+static void assert_works_with_both(void (*body)(int sock))
+{
+	copy = copy_always;
+	assert_int_equal(status_of(body), 0);
+	if (!vb_rseq())
+		return;
+	copy = copy_unless;
+	assert_int_equal(status_of(body), 0);
+	copy = copy_always;
+}
 
 static void fill(uint8_t *area)
 {
@@ -66,7 +79,7 @@ static void fill(uint8_t *area)
 		area[i] = (uint8_t)(i * 7 + 1);
 }
 
-static void copy_all_lengths_with(copier *copy)
+static void copy_all_lengths(int sock)
 {
 	uint8_t *from = map(PROT_READ | PROT_WRITE), *to = map(PROT_READ | PROT_WRITE);
 	vb_touch_prepare();
@@ -78,15 +91,7 @@ static void copy_all_lengths_with(copier *copy)
 	}
 }
 
-static void copy_all_lengths(int sock) { copy_all_lengths_with(copy_always); }
-static void copy_all_lengths_unless(int sock) { copy_all_lengths_with(copy_unless); }
-
-static void copy__of_any_length(void **state)
-{
-	assert_int_equal(status_of(copy_all_lengths), 0);
-	if (vb_rseq())
-		assert_int_equal(status_of(copy_all_lengths_unless), 0);
-}
+static void copy__of_any_length(void **state) { assert_works_with_both(copy_all_lengths); }
 
 static void copy_what_is_forbidden(int sock)
 {
@@ -144,7 +149,7 @@ static void copy__is_not_hurt_by_signals(void **state)
 	assert_int_equal(status_of(copy_between_signals), 0);
 }
 
-static void fail_with(uint8_t *gone, copier *copy)
+static void fail_with(uint8_t *gone)
 {
 	uint8_t *here = map(PROT_READ | PROT_WRITE);
 	static const size_t lengths[] = { 1, 3, 4, 8, 9, 64, 511, 1031, 1032, 4096, 8192 };
@@ -163,12 +168,12 @@ static void fail_with(uint8_t *gone, copier *copy)
 	}
 }
 
-static void fail_where_nothing_is_with(copier *copy)
+static void fail_where_nothing_is(int sock)
 {
 	uint8_t *unmapped = map(PROT_READ | PROT_WRITE);
 	vb_touch_prepare();
-	fail_with(map(PROT_NONE), copy);
-	fail_with(map_beyond_a_file(), copy);
+	fail_with(map(PROT_NONE));
+	fail_with(map_beyond_a_file());
 	munmap(unmapped, AREA);
 	uint8_t *edge = map(PROT_READ | PROT_WRITE), *from = map(PROT_READ | PROT_WRITE);
 	mprotect(edge + PAGE, PAGE, PROT_NONE);
@@ -180,15 +185,7 @@ static void fail_where_nothing_is_with(copier *copy)
 	CHILD_CHECK(copy(from, edge, 8) == 0);
 }
 
-static void fail_where_nothing_is(int sock) { fail_where_nothing_is_with(copy_always); }
-static void fail_where_nothing_is_unless(int sock) { fail_where_nothing_is_with(copy_unless); }
-
-static void copy__fails_where_nothing_is(void **state)
-{
-	assert_int_equal(status_of(fail_where_nothing_is), 0);
-	if (vb_rseq())
-		assert_int_equal(status_of(fail_where_nothing_is_unless), 0);
-}
+static void copy__fails_where_nothing_is(void **state) { assert_works_with_both(fail_where_nothing_is); }
 
 static void operate(int sock)
 {
@@ -251,7 +248,7 @@ static void ignore(int sock)
 	signal(SIGSEGV, SIG_IGN);
 	vb_touch_prepare();
 	kill(getpid(), SIGSEGV);
-	fail_with(map(PROT_NONE), copy_always);
+	fail_with(map(PROT_NONE));
 }
 
 static void signals__ignored_stay_so(void **state) { assert_int_equal(status_of(ignore), 0); }
@@ -296,7 +293,7 @@ static void handle_by_mending(int sock)
 	}
 	sigprocmask(SIG_SETMASK, NULL, &blocked);
 	CHILD_CHECK(!sigismember(&blocked, SIGUSR1) && !sigismember(&blocked, SIGSEGV));
-	fail_with(map(PROT_NONE), copy_always);
+	fail_with(map(PROT_NONE));
 	CHILD_CHECK(handled == 3);
 }
 
@@ -310,7 +307,7 @@ static void handle_by_jumping(int sock)
 		if (!sigsetjmp(back, 1))
 			*nowhere = 1;
 		CHILD_CHECK(handled == i);
-		fail_with(map(PROT_NONE), copy_always);
+		fail_with(map(PROT_NONE));
 	}
 	CHILD_CHECK(handled == 3);
 }

@@ -25,6 +25,8 @@ class Ladder {
 			lanes,
 			capture,
 			onSelect,
+			pen: document.createElement("canvas").getContext("2d"),
+			family: getComputedStyle(element).fontFamily,
 			mode: "order",
 			hits: new Set(),
 			selected: null,
@@ -391,11 +393,21 @@ class Ladder {
 						y: y + 4,
 						"text-anchor": row.side ? "start" : "end",
 					},
-					fitted(name, (row.side ? g.w - g.right : g.left - g.gutter) - 16, row.trouble)
+					this.fitted(name, row.side ? g.w - g.right : g.left - g.gutter, row.trouble)
 				)
 			);
 		}
 		return group;
+	}
+	/* As much of a label as fits beside its line. What all names begin with goes first. */
+	fitted(text, room, isBold) {
+		const width = t => this.pen.measureText(t).width + 16;
+		this.pen.font = `${isBold ? 600 : 400} 12px ${this.family}`;
+		if (width(text) > room) text = text.replace("RDMA_CM_EVENT_", "");
+		if (width(text) <= room) return text;
+		let length = Math.floor((text.length * room) / width(text)) + 2;
+		while (length > 3 && width(text.slice(0, length) + "…") > room) length--;
+		return text.slice(0, length) + "…";
 	}
 	/* Rows of the request that is selected. */
 	isSame(row) {
@@ -548,18 +560,6 @@ class Ladder {
 function clock(ns) {
 	if (ns < 1e6) return (ns / 1e3).toFixed(1) + " µs";
 	return ns < 1e9 ? (ns / 1e6).toFixed(3) + " ms" : (ns / 1e9).toFixed(6) + " s";
-}
-
-/* As much of a label as fits into so many pixels. What all names begin with goes first. */
-function fitted(text, room, isBold) {
-	const pen = (fitted.pen ??= document.createElement("canvas").getContext("2d")),
-		width = t => pen.measureText(t).width;
-	pen.font = `${isBold ? 600 : 400} 12px ${getComputedStyle(document.body).fontFamily}`;
-	if (width(text) > room) text = text.replace("RDMA_CM_EVENT_", "");
-	if (width(text) <= room) return text;
-	let length = Math.floor((text.length * room) / width(text)) + 2;
-	while (length > 3 && width(text.slice(0, length) + "…") > room) length--;
-	return text.slice(0, length) + "…";
 }
 
 function arrowLabel(capture, arrow) {

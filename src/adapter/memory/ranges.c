@@ -154,16 +154,12 @@ static inline int copy_with(copy_piece *copy, const struct vb_ranges *to, const 
 	return 0;
 }
 
-static inline int touch(const _Atomic(uint32_t) *stop, void *to, const void *from, size_t bytes)
-{
-	return stop ? vb_touch_copy_unless(stop, to, from, bytes) : vb_touch_copy(to, from, bytes);
-}
-
 static int copy_present(const struct vb_ranges *to, const struct vb_ranges *from)
 {
 	if (vb_likely(to->count == 1 && from->count == 1))
-		return touch(stop_of(to, from), to->iov->iov_base, from->iov->iov_base, to->bytes);
-	return copy_with(touch, to, from);
+		return vb_touch_copy_unless(stop_of(to, from), to->iov->iov_base, from->iov->iov_base,
+					    to->bytes);
+	return copy_with(vb_touch_copy_unless, to, from);
 }
 
 static int copy_plainly(const _Atomic(uint32_t) *stop, void *to, const void *from, size_t bytes)

@@ -43,7 +43,7 @@ static unsigned count;
 static struct segment *moving;
 static uint64_t last_serial;
 static unsigned forking, forks;
-static bool has_unused; /* segments without users wait to become private memory: peers were at work */
+static bool has_unused; /* a segment without users is still shared, since peers were at work */
 static uint32_t wants[MAX_WANTS];
 static unsigned wants_head, wants_tail;
 static void fire(struct vb_timer *timer, uint64_t now_ns);

@@ -94,8 +94,6 @@ static long copy_unless(long number, uint64_t *sequence, const _Atomic(uint32_t)
 }
 #endif
 
-bool vb_guard_is_there(void) { return vb_rseq() != NULL; }
-
 ssize_t vb_guarded_copy(bool writes, pid_t pid, const struct iovec *local, unsigned long nlocal,
 			const struct iovec *remote, unsigned long nremote, const _Atomic(uint32_t) *stop)
 {

@@ -12,12 +12,10 @@
 
 #include "host/host.h"
 
-/* Can the calling thread do this (vb_rseq)? */
-bool vb_guard_is_there(void);
-
 /*
  * process_vm_writev(2), or process_vm_readv(2), with one difference: once *stop is not 0 it copies nothing,
- * and errno is ECANCELED. Without vb_guard_is_there errno is EPERM.
+ * and errno is ECANCELED. If the thread can have no restartable
+ * sequences (vb_rseq) errno is EPERM.
  */
 ssize_t vb_guarded_copy(bool writes, pid_t pid, const struct iovec *local, unsigned long nlocal,
 			const struct iovec *remote, unsigned long nremote, const _Atomic(uint32_t) *stop);

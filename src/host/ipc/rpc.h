@@ -49,7 +49,7 @@ bool vb_rpc_exists(const char *prefix, const char *except);
  */
 int vb_rpc_connect(const char *name, int *fd);
 /*
- * Sends a request and waits for the answer: for five seconds, and for 1.5 s while the server's process is
+ * Sends a request and waits for the answer: at most five seconds, or 1.5 s if the server's process is
  * stopped. Returns the answer's length, or a negative errno. -EPIPE: the process has gone. -ETIMEDOUT: it did
  * not answer, and the connection is of no further use.
  */

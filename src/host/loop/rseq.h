@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Restartable sequences (rseq(2)): a few instructions of a thread that the kernel sends elsewhere, if the
- * thread was interrupted within them. What such a sequence looks at first is still true at its last
- * instruction, however long the thread did not run in between.
+ * Restartable sequences (rseq(2)): a few instructions that run without an interruption, or not to their end.
+ * If a thread is interrupted within them, the kernel sends it elsewhere. So what a sequence checks first
+ * still holds at its last instruction.
  *
- * A sequence is described by four numbers in memory, aligned to 32 bytes: 0 (two words of 32 bits), where it
- * begins, how many bytes long it is, and where the thread goes after an interruption. There
- * VB_RSEQ_SIGNATURE_TEXT must stand in the four bytes before. The thread stores the description's address at
- * *vb_rseq() by the last instruction in front of the sequence: at any interruption the kernel clears what it
- * finds there, and between the two the thread would then go on into a sequence without a name. The address
- * may stay there: outside of the sequence it means nothing, and the library is never unloaded.
+ * Four numbers in memory, aligned to 32 bytes, describe a sequence: 0 (two words of 32 bits), the address of
+ * its first instruction, its length in bytes, and the address to which the kernel sends an interrupted
+ * thread. The four bytes before that address must be VB_RSEQ_SIGNATURE_TEXT.
+ *
+ * A thread names its sequence by storing the description's address at *vb_rseq(). The store must be the last
+ * instruction before the sequence. The kernel clears the name at each interruption, so a thread that is
+ * interrupted between the store and the sequence would enter it without a name. The name may stay there
+ * afterwards: it means nothing outside of the sequence, and the library is never unloaded.
  */
 #ifndef VB_HOST_RSEQ_H
 #define VB_HOST_RSEQ_H

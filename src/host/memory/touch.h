@@ -60,11 +60,14 @@ int vb_touch_bytes_unless(void *to, const void *from, size_t bytes, const _Atomi
  * vb_touch_copy from or to memory of another process that is mapped here, unless that process has set *stop.
  * A thread that stops anywhere in the copy, for any time, looks again before it goes on: what is copied after
  * *stop was set is copied by a thread that has not been interrupted since. -ECANCELED: an unknown part was
- * copied, without the last bytes. -EPERM: the thread can have no restartable sequences.
+ * copied, without the last bytes. -EPERM: the thread can have no restartable sequences. Without a stop (NULL)
+ * it is vb_touch_copy.
  */
 static inline VB_MUST_USE int vb_touch_copy_unless(const _Atomic(uint32_t) *stop, void *to, const void *from,
 						   size_t bytes)
 {
+	if (!stop)
+		return vb_touch_copy(to, from, bytes);
 	uint64_t *sequence = vb_rseq();
 	if (vb_touch_is_lost())
 		return -EFAULT;

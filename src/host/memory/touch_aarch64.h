@@ -84,8 +84,8 @@ __asm__(".text\n"
 	"	mov	w0, #0\n"
 	"	ret\n"
 
-	/* The same with stop: x3, sequence: x4. The last store of each length is the last instruction of a
-	 * sequence: nothing is stored again once the last bytes can be seen. */
+	/* The same with stop: x3, sequence: x4. The last store of each length ends a sequence, so an
+	 * interruption repeats no store once the last bytes are visible. */
 	".p2align 4\n"
 	"vb_touch_bytes_unless:\n"
 	"	mov	x12, x3\n"
