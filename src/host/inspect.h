@@ -324,7 +324,8 @@ _Static_assert(sizeof(struct vb_capture_packet) == 64, "layout");
 	X(COMPLETION, 3, "a completion enters its queue")               \
 	X(POLL, 4, "the program polls it")                              \
 	X(SENTENCE, 5, "the library explains, or a check finds a mistake") \
-	X(CM, 6, "the program gets an event of the connection manager")
+	X(CM, 6, "the program gets an event of the connection manager") \
+	X(FAULT, 7, "a fault on purpose changes what becomes of a packet")
 
 enum vb_capture_event_kind {
 #define X(name, value, what) VB_EVENT_##name = (value),
@@ -339,6 +340,18 @@ enum {
 	VB_EVENT_TEXT = 1024,       /* bytes of text at most */
 };
 
+/*
+ * flags of FAULT. It is about the last packet before it with the same direction, destination, opcode and PSN.
+ * A packet that did not leave has no such event, but VB_CAPTURE_LOST.
+ */
+enum {
+	VB_EVENT_FAULT_IN = 1,      /* of an arrival */
+	VB_EVENT_FAULT_LOST = 2,    /* an arrival that went no further */
+	VB_EVENT_FAULT_CHANGED = 4, /* a bit of it */
+	VB_EVENT_FAULT_TWICE = 8,   /* it went, or was delivered, two times */
+	VB_EVENT_FAULT_LATE = 16,   /* it was held back */
+};
+
 /* Followed by kept bytes of text, padded to a multiple of 8. From `event` on it is as in the file. */
 struct vb_capture_event {
 	uint64_t time_ns;        /* CLOCK_MONOTONIC */
@@ -347,15 +360,17 @@ struct vb_capture_event {
 	uint32_t event;          /* enum vb_capture_event_kind */
 	uint32_t qpn;            /* 0: none, or unknown */
 	uint64_t wr_id;
-	uint32_t opcode;         /* enum ibv_wr_opcode, ibv_wc_opcode or rdma_cm_event_type */
+	uint32_t opcode;         /* enum ibv_wr_opcode, ibv_wc_opcode or rdma_cm_event_type; FAULT: BTH's */
 	/* VB_EVENT_*; of POST_SEND beside these enum ibv_send_flags, SIGNALED also if sq_sig_all says so */
 	uint32_t flags;
 	/* of a post: the errno value with which it was refused; of a completion: enum ibv_wc_status */
 	uint32_t status;
-	uint32_t bytes;
-	uint64_t address;        /* of POST_SEND: what it is for in the peer's memory */
+	uint32_t bytes;          /* of FAULT: the packet's PSN */
+	/* of POST_SEND: what it is for in the peer's memory; of FAULT: ns for which it was held back */
+	uint64_t address;
 	uint32_t rkey;
-	uint32_t queue;          /* serial of the completion queue, or shared receive queue; 0: none */
+	/* serial of the completion queue, or shared receive queue; 0: none. Of FAULT: the destination QP */
+	uint32_t queue;
 };
 _Static_assert(sizeof(struct vb_capture_event) == sizeof(struct vb_capture_packet) &&
 		       offsetof(struct vb_capture_event, is_packet) ==

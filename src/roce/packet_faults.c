@@ -6,6 +6,7 @@
 
 #include "base/list.h"
 #include "base/lock.h"
+#include "host/ipc/capture.h"
 #include "roce/forward.h"
 #include "wire/cm_msg.h"
 #include "wire/packet.h"
@@ -102,11 +103,33 @@ static struct effect effect_of(struct vb_fault_subject *subject)
 	return f;
 }
 
+/* ---- for captures ---- */
+
+/* What faults do to a packet that is captured. qpn: this process's end; 0: unknown. */
+static struct vb_capture_event event_of(const struct vb_packet *packet, uint32_t qpn, const struct effect *f)
+{
+	return (struct vb_capture_event){ .event = VB_EVENT_FAULT,
+					  .qpn = qpn,
+					  .opcode = packet->opcode,
+					  .flags = (f->is_corrupt ? VB_EVENT_FAULT_CHANGED : 0) |
+						   (f->is_doubled ? VB_EVENT_FAULT_TWICE : 0),
+					  .bytes = packet->psn,
+					  .queue = packet->destination_qpn };
+}
+
+/* After the packet itself was noted. */
+static void note_effect(const struct vb_capture_event *e)
+{
+	if (vb_capture_is_on() && e->flags & ~VB_EVENT_FAULT_IN)
+		vb_capture_event(e, NULL);
+}
+
 /* ---- what is held back ---- */
 
 struct held {
 	struct vb_list node;
-	uint64_t due_ns;
+	uint64_t due_ns, since_ns;
+	struct vb_capture_event event;
 	bool is_overtaken;         /* or goes as soon as another one to the same queue pair has gone */
 	bool is_arrival;
 	uint32_t qpn;              /* where it goes */
@@ -126,7 +149,10 @@ static struct vb_timer timer = { .fire = timer_fired };
 
 static void release(struct held *h)
 {
+	h->event.flags |= VB_EVENT_FAULT_LATE;
+	h->event.address = vb_now_ns() - h->since_ns;
 	if (h->is_arrival) {
+		note_effect(&h->event); /* its inbox notes it once more */
 		struct vb_inbox_msg msg = { .addr = h->addr,
 					    .payload = h->packet,
 					    .payload_bytes = h->bytes,
@@ -135,6 +161,7 @@ static void release(struct held *h)
 		vb_forward(h->qpn >> VB_SLOT_SHIFT, &msg);
 	} else {
 		vb_roce_transmit_now(&h->route, h->packet, h->bytes, h->bytes);
+		note_effect(&h->event);
 	}
 	free(h);
 }
@@ -164,6 +191,7 @@ static struct held *hold(const uint8_t *packet, size_t bytes, uint32_t qpn, cons
 	if (!h)
 		return NULL;
 	*h = (struct held){ .due_ns = f->is_overtaken ? due + OVERTAKE_NS : due,
+			    .since_ns = now,
 			    .is_overtaken = f->is_overtaken,
 			    .qpn = qpn,
 			    .bytes = bytes };
@@ -217,29 +245,33 @@ static int depart(const struct vb_roce_route *route, uint8_t *bytes, size_t len)
 {
 	struct vb_packet packet;
 	int err = 0;
-	if (vb_fault_is_cut(&route->addr.src, &route->addr.dst))
+	if (vb_fault_is_cut(&route->addr.src, &route->addr.dst)) {
+		vb_roce_note_loss(route, bytes, len);
 		return 0;
+	}
 	if (vb_packet_parse(bytes, len - VB_ICRC_BYTES, &packet))
 		return vb_roce_transmit_now(route, bytes, len, len);
 	struct vb_fault_subject subject =
 		subject_of(&packet, VB_FAULT_OUT, source_of(route, &packet), &route->addr.dst);
 	struct effect f = effect_of(&subject);
-	if (f.is_lost)
+	if (f.is_lost) {
 		vb_roce_note_loss(route, bytes, len);
-	if (f.is_corrupt)
-		change_a_bit(bytes, len, f.random);
-	struct held *h = f.is_lost ? NULL : hold(bytes, len, packet.destination_qpn, &f);
-	if (h) {
-		h->route = *route;
-		enqueue(h);
-		if (f.is_doubled)
-			vb_roce_transmit_now(route, bytes, len, len);
 		return 0;
 	}
-	for (unsigned times = f.is_lost ? 0 : 1 + f.is_doubled; times; times--)
+	if (f.is_corrupt)
+		change_a_bit(bytes, len, f.random);
+	struct vb_capture_event event = event_of(&packet, route->qpn, &f);
+	struct held *h = hold(bytes, len, packet.destination_qpn, &f);
+	for (unsigned copies = !h + f.is_doubled; copies; copies--)
 		err = vb_roce_transmit_now(route, bytes, len, len);
-	if (!f.is_lost)
-		release_due(0, packet.destination_qpn);
+	if (h) {
+		h->route = *route;
+		h->event = event;
+		enqueue(h);
+		return 0;
+	}
+	note_effect(&event);
+	release_due(0, packet.destination_qpn);
 	return err;
 }
 
@@ -262,28 +294,41 @@ int vb_roce_transmit_faulty(const struct vb_roce_route *route, const void *bytes
 
 /* ---- on the way in ---- */
 
+static unsigned lose_arrival(const struct vb_packet *packet, const struct effect *f)
+{
+	struct vb_capture_event event = event_of(packet, packet->destination_qpn, f);
+	event.flags |= VB_EVENT_FAULT_IN | VB_EVENT_FAULT_LOST;
+	note_effect(&event);
+	return 0;
+}
+
 /* A packet that is changed on its way is one whose ICRC is wrong: it is dropped. */
 unsigned vb_roce_fault_arrives(const struct vb_inbox_msg *msg)
 {
 	struct vb_packet packet;
-	if (vb_fault_is_cut(&msg->addr.dst, &msg->addr.src))
-		return 0;
+	bool is_cut = vb_fault_is_cut(&msg->addr.dst, &msg->addr.src);
 	if (vb_packet_parse(msg->payload, msg->payload_bytes, &packet))
-		return 1;
+		return !is_cut;
+	if (is_cut)
+		return lose_arrival(&packet, &(struct effect){ 0 });
 	struct vb_fault_subject subject =
 		subject_of(&packet, VB_FAULT_IN, packet.destination_qpn, &msg->addr.src);
 	struct effect f = effect_of(&subject);
 	if (f.is_lost || f.is_corrupt)
-		return 0;
+		return lose_arrival(&packet, &f);
+	struct vb_capture_event event = event_of(&packet, packet.destination_qpn, &f);
+	event.flags |= VB_EVENT_FAULT_IN;
 	struct held *h = packet.destination_qpn == VB_MULTICAST_QPN ?
 				 NULL :
 				 hold(msg->payload, msg->payload_bytes, packet.destination_qpn, &f);
 	if (h) {
 		h->is_arrival = true;
 		h->addr = msg->addr;
+		h->event = event;
 		enqueue(h);
 		return f.is_doubled;
 	}
+	note_effect(&event);
 	release_due(0, packet.destination_qpn);
 	return 1 + f.is_doubled;
 }

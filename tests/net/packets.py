@@ -118,7 +118,7 @@ class Packet:
         self.time = time
         self.problems = []
         self.service = self.name = self.cm = None
-        self.destination_qpn = self.psn = 0
+        self.destination_qpn = self.psn = self.bth_opcode = 0
         self.payload_bytes = 0
         try:
             self._parse(frame)
@@ -168,6 +168,7 @@ class Packet:
 
     def _parse_bth(self, packet):
         opcode, flags, pkey = struct.unpack_from(">BBH", packet)
+        self.bth_opcode = opcode
         self.destination_qpn = int.from_bytes(packet[5:8], "big")
         self.psn = int.from_bytes(packet[9:12], "big")
         service = SERVICES.get(opcode >> 5)

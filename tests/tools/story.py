@@ -30,7 +30,7 @@ from timeline import COMPLETION, CM, EVENT, INTERFACE, POLL, POST_RECEIVE, POST_
 CASES = []
 SOURCES = os.path.join(os.path.dirname(__file__), "..", "..", "tools", "timeline")
 
-# An array of what the panel says of each request, with its wr_id.
+# An array of what the panel says of each request, with its wr_id and what its arrows are called.
 STORIES = """
 (formats, bytes) => {
 	const capture = new Capture(bytes, new Formats(formats)),
@@ -38,8 +38,10 @@ STORIES = """
 		story = new Story(capture),
 		refused = c => c.rows.map(r => r.request).filter(r => r?.post?.status);
 	const told = model.connections.flatMap(c => [...c.requests, ...refused(c)]).map(r => {
-		const { text, bad } = story.of(r);
-		return { wr: String(r.wr), operation: r.operation, process: r.end.name, text, bad };
+		const { text, bad } = story.of(r),
+			arrows = [...r.packets, ...r.again, ...r.copies].map(row => row.arrow).concat(story.answers(r)),
+			labels = arrows.map(arrow => arrowLabel(capture, arrow));
+		return { wr: String(r.wr), operation: r.operation, process: r.end.name, text, bad, labels };
 	});
 	return JSON.stringify(told);
 }
@@ -610,6 +612,50 @@ def programs_lose_packets():
     found = run_and_tell("rping_loss", *ping("-C 20 -S 9000"), "--wire", "--faults=drop #5 of request out")
     causes = [one["text"] for one in found if one["bad"]]
     expect(any("1 packet of it was lost on purpose" in text for text in causes), True, f"causes: {causes}")
+
+
+def check_faults(name, faults, stories_of, labels):
+    """Of one run: each pattern is in some request's story, or in what some arrow is called."""
+    found = run_and_tell(name, *ping("-C 20 -S 9000"), "--wire", f"--faults={faults}")
+    texts = [one["text"] for one in found]
+    called = [label for one in found for label in one["labels"]]
+    for patterns, among in (stories_of, texts), (labels, called):
+        for pattern in patterns:
+            if not any(re.search(pattern, text) for text in among):
+                raise Failure(f"{faults}: no {pattern!r}", "\n".join(t for t in among if "purpose" in t))
+
+
+@case
+def programs_meet_faults_on_the_way_out():
+    check_faults(
+        "rping_out",
+        "corrupt #5 of request out; duplicate #25 of request out; delay 3ms #15 of request out",
+        (
+            r"1 packet was changed on purpose \(VERBATIM_FAULTS\), arrived with a wrong ICRC and was dropped",
+            r"A packet of it was held back for \d+(\.\d+)? ms on purpose",
+        ),
+        (r" · changed on purpose · dropped: ICRC$", r" · sent twice on purpose$", r" · held back for \d"),
+    )
+
+
+@case
+def programs_meet_faults_on_the_way_in():
+    check_faults(
+        "rping_in",
+        "drop #5 of request in; corrupt #15 of request in; duplicate #25 of request in; "
+        "delay 3ms #9 of request in; drop #8 of ack in",
+        (
+            r"1 packet of it was lost on purpose \(VERBATIM_FAULTS\); it was sent again",
+            r"It arrived, but its ACK was lost on purpose",
+            r"A packet of it was held back for \d+(\.\d+)? ms on purpose",
+        ),
+        (
+            r" · dropped on purpose$",
+            r" · changed, dropped on purpose$",
+            r" · delivered twice on purpose$",
+            r"ACK · PSN \d+ · dropped on purpose$",
+        ),
+    )
 
 
 @case

@@ -33,6 +33,7 @@ const EVENT_WORDS = {
 };
 const eventWord = kind =>
 	EVENT_WORDS[Object.keys(EVENT).find(name => EVENT[name] === kind)] ?? "event " + kind;
+const FAULT = { IN: 1, LOST: 2, CHANGED: 4, TWICE: 8, LATE: 16 }; /* flags of a fault's event */
 const OUT = 2,
 	GSI = 1,
 	ROCE_PORT = 4791,
@@ -40,6 +41,17 @@ const OUT = 2,
 const IS_RECEIVE = 1,
 	IS_SHARED = 2, /* flags of a completion, of a posted receive */
 	PIECES = 16; /* flags of a post: their number from this bit on */
+
+/* What was done to a packet on purpose. */
+function faultWords({ flags, held }) {
+	const isIn = flags & FAULT.IN;
+	return [
+		flags & FAULT.CHANGED ? "changed" : "",
+		flags & FAULT.LOST ? "dropped" : "",
+		flags & FAULT.TWICE ? (isIn ? "delivered twice" : "sent twice") : "",
+		flags & FAULT.LATE ? "held back for " + duration(held) : "",
+	].filter(Boolean);
+}
 
 function bytesOfBase64(text) {
 	const raw = atob(text),
@@ -276,9 +288,14 @@ class Capture {
 		});
 	}
 
-	/* Sorts, at the same time what goes out first, and lets times begin with the first record. */
+	/*
+	 * Sorts, at the same time what goes out first, gives packets their faults, and lets times begin with the
+	 * first record.
+	 */
 	sort() {
 		this.records.sort((a, b) => a.t - b.t || (b.out === true) - (a.out === true));
+		this.hasFaults = this.records.some(r => r.event === EVENT.FAULT);
+		if (this.hasFaults) this.giveFaults();
 		const begin = this.records[0]?.t ?? 0;
 		if (begin) this.begin += BigInt(begin);
 		this.records.forEach((r, i) => {
@@ -286,6 +303,21 @@ class Capture {
 			r.id = i;
 		});
 		this.span = this.records.at(-1)?.t ?? 0;
+	}
+
+	/* A fault is a member of its packet, the last one like that before it, and no record. */
+	giveFaults() {
+		const last = new Map(),
+			keyOf = (process, ...rest) => [process.index, ...rest].join(" ");
+		this.records = this.records.filter(r => {
+			if (r.event === EVENT.FAULT) {
+				const p = last.get(keyOf(r.process, !(r.flags & FAULT.IN), r.queue, r.opcode, r.bytes));
+				if (p) p.fault = { flags: r.flags, held: Number(r.address) };
+			} else if (r.kind === "packet") {
+				last.set(keyOf(r.process, r.out, r.dqpn, r.opcode, r.psn), r);
+			}
+			return r.event !== EVENT.FAULT;
+		});
 	}
 
 	/* All fields of a packet: [[header, [[name, value], ...]], ...]. */
@@ -299,6 +331,7 @@ class Capture {
 					["process", p.process.name],
 					["direction", p.out ? "out" : "in"],
 					["comment", p.comment],
+					...(p.fault ? [["on purpose", faultWords(p.fault).join(", ")]] : []),
 					["bytes", p.length],
 					...(p.dropped ? [["not captured before it", p.dropped]] : []),
 				],

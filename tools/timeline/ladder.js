@@ -563,11 +563,15 @@ function clock(ns) {
 }
 
 function arrowLabel(capture, arrow) {
-	const note =
-		{ lost: " · lost", injected: " · lost on purpose", corrupt: " · dropped: ICRC" }[
-			arrow.state
-		] ?? "";
-	return packetLabel(capture, arrow.packet) + (arrow.again ? " · again" : "") + note;
+	const done = faultsOf(arrow).flatMap(faultWords),
+		note = { lost: " · lost", corrupt: " · dropped: ICRC" }[arrow.state] ?? "";
+	if (arrow.packet.injected) done.push("lost");
+	return (
+		packetLabel(capture, arrow.packet) +
+		(arrow.again ? " · again" : "") +
+		(done.length ? ` · ${done.join(", ")} on purpose` : "") +
+		note
+	);
 }
 function packetLabel(capture, p) {
 	if (p.opcode === undefined) return "no packet of RoCE";

@@ -316,7 +316,7 @@ class Model {
 	}
 
 	stateOf(c, arrow) {
-		if (arrow.packet.injected) return "injected";
+		if (arrow.packet.injected || arrow.to?.record.fault?.flags & FAULT.LOST) return "injected";
 		const p = arrow.packet,
 			there = c.ends[arrow.from ? 1 - arrow.fromSide : arrow.fromSide];
 		if (arrow.from && arrow.to) return arrow.to.record.bad ? "corrupt" : "arrived";
@@ -339,7 +339,7 @@ class Model {
 
 	followMad(c, item) {
 		const r = item.record;
-		if (r.mad === "REJ" || r.bad) item.row.trouble = true;
+		if (r.mad === "REJ" || isDropped(r)) item.row.trouble = true;
 		item.arrow.again = r.mad && r.out && c.seenMads?.has(r.mad + r.transaction);
 		if (r.out) (c.seenMads ??= new Set()).add(r.mad + r.transaction);
 	}
@@ -351,8 +351,9 @@ class Model {
 		}
 		const before = from.byPsn.get(p.psn);
 		if (before && p.service !== "UD" && before.operation === p.operation) {
-			arrow.again = true;
-			before.again.push(row);
+			/* A fault's second copy, or one that left late, is none that the requester sent again. */
+			arrow.again = !(p.fault?.flags & (FAULT.TWICE | FAULT.LATE));
+			(arrow.again ? before.again : before.copies).push(row);
 			row.request = before;
 			before.lastSent = row;
 			return;
@@ -392,6 +393,7 @@ class Model {
 			operation,
 			packets: [],
 			again: [],
+			copies: [],
 			rnr: [],
 			refused: null,
 			answer: null,
@@ -420,7 +422,7 @@ class Model {
 	}
 
 	followIn(c, { record: p, to, row, arrow }) {
-		if (p.bad) {
+		if (isDropped(p)) {
 			row.trouble = true;
 			return;
 		}
@@ -570,6 +572,10 @@ class Model {
 	}
 }
 
+/* An arrival that nobody got to see: its ICRC was wrong, or a fault dropped it. */
+const isDropped = p => p.bad || Boolean(p.fault?.flags & FAULT.LOST);
+/* What faults did to a packet where it left and where it arrived. */
+const faultsOf = arrow => [arrow.from?.record.fault, arrow.to?.record.fault].filter(Boolean);
 const isLost = arrow => arrow.state === "lost" || arrow.state === "injected";
 
 function workOperation(name) {

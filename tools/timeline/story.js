@@ -21,8 +21,8 @@ const STATUS_CAUSES = {
 
 const ERRNOS = { 5: "EIO", 12: "ENOMEM", 22: "EINVAL" };
 
-const onPurpose = arrows =>
-	arrows.some(arrow => arrow.state === "injected") ? " on purpose (VERBATIM_FAULTS)" : "";
+const ON_PURPOSE = " on purpose (VERBATIM_FAULTS)";
+const onPurpose = arrows => (arrows.some(arrow => arrow.state === "injected") ? ON_PURPOSE : "");
 const many = (n, word) => n.toLocaleString("en") + " " + word + (n === 1 ? "" : "s");
 
 class Story {
@@ -143,6 +143,8 @@ class Story {
 		if (this.isWithoutCompletion(request)) return this.noCompletion(request);
 		if (request.rnr.length || late) return this.waited(request, late);
 		if (request.again.length) return this.loss(request);
+		const held = this.held(request);
+		if (held) return held;
 		if (request.gaps) return "The peer missed a packet of it, or an earlier one (NAK: PSN sequence error).";
 		if (longest.what === "unpolled" && took > 2e3)
 			return `Its completion lay in the completion queue for ${share} until the program polled it.`;
@@ -205,19 +207,41 @@ class Story {
 			.reduce((sum, p) => sum + p.to - p.from, 0);
 		const again = `sent again ${many(request.again.length, "time")}, which cost ${duration(waited)}`;
 		if (bad)
-			return `${many(bad, "packet")} arrived with a wrong ICRC and was dropped; it was ${again}.`;
+			return `${many(bad, "packet")} ${this.changed(sent)}arrived with a wrong ICRC and was dropped; it was ${again}.`;
 		if (lost)
 			return `${many(lost, "packet")} of it ${lost === 1 ? "was" : "were"} lost${onPurpose(sent)}; it was ${again}.`;
+		const held = this.held(request);
+		if (held) return `${held} It was ${again}.`;
 		if (request.gaps)
 			return `The peer missed an earlier packet (NAK: PSN sequence error); it was ${again}.`;
 		if (answers.length)
 			return `It arrived, but its ACK was lost${onPurpose(answers)}; it was ${again}.`;
 		return `No answer came in time; it was ${again}.`;
 	}
-	answersLost(request) {
+	changed(arrows) {
+		const isFault = faults => faults.some(({ flags }) => flags & FAULT.CHANGED);
+		return arrows.some(arrow => isFault(faultsOf(arrow))) ? `was changed${ON_PURPOSE}, ` : "";
+	}
+	answers(request) {
 		const { connection, end } = request,
 			side = connection.side(end);
-		return connection.arrows.filter(a => isLost(a) && a.fromSide !== side && a.request === request);
+		return connection.arrows.filter(a => a.fromSide !== side && a.request === request);
+	}
+	answersLost(request) {
+		return this.answers(request).filter(isLost);
+	}
+
+	/* What a fault held back of it, or of its answers. */
+	held(request) {
+		const longest = arrows => Math.max(0, ...arrows.flatMap(faultsOf).map(fault => fault.held));
+		if (!this.capture.hasFaults) return "";
+		const sent = [...request.packets, ...request.again, ...request.copies],
+			there = longest(sent.map(row => row.arrow)),
+			back = longest(this.answers(request));
+		if (!there && !back) return "";
+		return there >= back
+			? `A packet of it was held back for ${duration(there)}${ON_PURPOSE}.`
+			: `Its answer was held back for ${duration(back)}${ON_PURPOSE}.`;
 	}
 
 	/* How long after the message had left its receive was posted; 0: it was there. */
