@@ -8,10 +8,10 @@
 #include "adapter/progress/path.h"
 #include "adapter/memory/segment.h"
 #include "adapter/progress/prefetch.h"
-#include "base/poll_time.h"
 #include "base/signals.h"
 #include "base/ticks.h"
 #include "base/tuned.h"
+#include "host/loop/poll_pause.h"
 
 enum {
 	RUN_BATCH  = 16,       /* QPs taken off the run queue at once */
@@ -314,14 +314,9 @@ static bool is_covered_by_tick(void)
 /* Nothing has come at so many looks. False: others want the processor. */
 static bool pause_as_leader(unsigned looks)
 {
-	vb_pause();
 	if (looks == VB_RING_AFTER_POLLS)
 		vb_path_ring_delayed();
-	if (looks % VB_YIELD_EVERY_POLLS)
-		return true;
-	uint64_t before = vb_now_ns();
-	sched_yield();
-	return !vb_poll_time_met_others(&poll_time, before, vb_now_ns());
+	return vb_poll_pause(&poll_time, looks);
 }
 
 static void look_until(bool (*is_over)(void *arg), void *arg, uint64_t until_ns)

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "base/poll_time.h"
-
-#include <sched.h>
-
-#include "base/lock.h"
+#include "host/loop/poll_pause.h"
 #include "rsocket/core/rs.h"
 
 static _Thread_local struct vb_poll_time poll_time;
@@ -18,12 +14,10 @@ uint64_t vb_rs_poll_end(uint64_t now_ns)
 
 bool vb_rs_poll_pause(unsigned turn)
 {
+	if (is_adaptive())
+		return vb_poll_pause(&poll_time, turn);
 	vb_pause();
-	if (!is_adaptive() || turn % VB_YIELD_EVERY_POLLS)
-		return true;
-	uint64_t before = vb_now_ns();
-	sched_yield();
-	return !vb_poll_time_met_others(&poll_time, before, vb_now_ns());
+	return true;
 }
 
 void vb_rs_note_wait(uint64_t start_ns, bool found)

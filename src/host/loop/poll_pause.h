@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Between two looks of a thread that polls by a poll time (base/poll_time.h). */
+#ifndef VB_HOST_POLL_PAUSE_H
+#define VB_HOST_POLL_PAUSE_H
+
+#include <sched.h>
+
+#include "base/lock.h"
+#include "base/poll_time.h"
+#include "host/host.h"
+
+/*
+ * So many looks in a row have found nothing: pauses the processor, and from time to time gives it to others.
+ * False: they wanted it, so the caller stops polling.
+ */
+static inline bool vb_poll_pause(struct vb_poll_time *t, unsigned looks)
+{
+	vb_pause();
+	if (looks % VB_YIELD_EVERY_POLLS)
+		return true;
+	uint64_t before_ns = vb_now_ns();
+	sched_yield();
+	return !vb_poll_time_met_others(t, before_ns, vb_now_ns());
+}
+
+#endif
