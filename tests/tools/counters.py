@@ -28,7 +28,6 @@ KINDS = {
 }
 NAMES = [name for kind in KINDS.values() for name in kind[:2]]
 PATHS = {"local": {}, "wire": {"VERBATIM_LOCAL": "off"}}
-LOSSY = {"VERBATIM_LOCAL": "off", "VERBATIM_FAULTS": "drop 5%"}
 CASES = []
 
 
@@ -40,17 +39,15 @@ def case(function):
 class Traffic:
     """traffic.c; it goes on with each line."""
 
-    def __init__(self, mode, kinds, path):
+    def __init__(self, mode, kinds, path, faults):
         words = [str(word) for kind in kinds for word in (kind, *KINDS[kind][2:])]
         self.process = subprocess.Popen(
             [VERBATIM, "run", TRAFFIC, mode, "vb_lo", *words],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, **PATHS.get(path, LOSSY)},
+            env={**os.environ, **PATHS[path], "VERBATIM_FAULTS": faults},
         )
-        self.await_word("traffic")
-
     def await_word(self, word):
         expect(self.process.stdout.readline().strip(), word, "what the program says")
 
@@ -60,9 +57,13 @@ class Traffic:
 
 
 @contextlib.contextmanager
-def traffic(mode, kinds, path):
-    known = Traffic(mode, kinds, path)
+def traffic(mode, kinds, path, faults=""):
+    known = Traffic(mode, kinds, path, faults)
     try:
+        if mode == "late":
+            wait_for(lambda: any(qp["rnr_sent"] for qp in of_all("qps")), "a request without a receive")
+            known.go_on()
+        known.await_word("traffic")
         yield known
     finally:
         known.process.kill()
@@ -134,13 +135,64 @@ def show__fits_100_columns():
 
 @case
 def exact__although_packets_are_lost():
-    with traffic("two", list(KINDS), "lossy"):
+    with traffic("two", list(KINDS), "wire", "drop 5%"):
         sent = next(row for row in looked("stats") if row["requests"])
         expect({name: sent[name] for name in NAMES}, {name: wanted(KINDS)[0][name] for name in NAMES}, "requests")
         expect(sum(row["receives"] for row in looked("stats")), KINDS["send"][2], "receives")
         rows = looked("stats")
         expect(sum(row["resent"] for row in rows) > 0, True, "packets that were sent again")
         expect(sum(row["sleeps"] > 0 and row["asleep_ns"] > 0 for row in rows), 2, "threads that have slept")
+
+
+TROUBLE = (
+    *("resent", "timeouts", "rnr_received", "sequence_received", "naks_received"),
+    *("rnr_sent", "sequence_sent", "naks_sent", "duplicates", "early"),
+)
+
+
+def troubles(kind, path="wire", faults="", mode="two"):
+    """What the requester counts beside its requests, and what the other end does; zeros left out."""
+    with traffic(mode, [kind], path, faults):
+        rows = of_all("qps")
+    name = KINDS[kind][0]
+    expect(added(rows)[name], KINDS[kind][2], f"{name} in all")
+    ends = {bool(row[name]): {name: row[name] for name in TROUBLE if row[name]} for row in rows}
+    return ends[True], ends[False]
+
+
+@case
+def trouble__of_a_lost_request():
+    """There is one at a time, so no later one shows the gap: a probe does, long before the ACK timeout."""
+    requester, other = troubles("atomic", faults="drop #5 of request out")
+    other.pop("duplicates", 0)  # beside load another probe may go while the answer is on its way
+    expect((set(requester), other), ({"resent"}, {}), "both ends")
+
+
+@case
+def trouble__of_a_gap():
+    """In the middle of a WRITE of three packets."""
+    requester, other = troubles("write", faults="drop #5 of request out")
+    expect(set(requester), {"resent", "sequence_received"}, "what the requester counts")
+    expect(other.get("early", 0) > 0, True, f"packets behind the gap, of {other}")
+    expect(other.get("sequence_sent"), requester["sequence_received"], f"NAKs of {other}")
+
+
+@case
+def trouble__of_a_doubled_request():
+    """Beside load a probe may be another duplicate."""
+    requester, other = troubles("write", faults="duplicate #5 of request out")
+    expect(1 <= other.get("duplicates", 0) <= 1 + requester.get("resent", 0), True, f"{requester}, {other}")
+
+
+@case
+def trouble__of_a_late_receive():
+    """A probe that meets no receive is told so, too, but its requester may have the answer already."""
+    for path in PATHS:
+        requester, other = troubles("send", path, mode="late")
+        sent, got = other.get("rnr_sent", 0), requester.get("rnr_received", 0)
+        expect(sent > 0, True, f"{path}: RNR NAKs of {other}")
+        if path == "wire":
+            expect(0 < got <= sent, True, f"RNR NAKs: {sent} sent, {got} received")
 
 
 @case

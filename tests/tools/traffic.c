@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Traffic of which each request is known: SENDs, WRITEs, READs and atomics of one queue pair to another, in
- * this process ("one") or a child ("two"). Half of each kind is posted one by one, half in lists. Then
- * "traffic" is printed; after a line on standard input the queue pairs are destroyed and "gone" is printed;
- * after a second line it ends.
+ * this process ("one") or a child ("two"; "late": that waits for a line on standard input before it posts
+ * receives). Half of each kind is posted one by one, half in lists. Then "traffic" is printed; after a line
+ * the queue pairs are destroyed and "gone" is printed; after another it ends.
  *
- * usage: traffic one|two DEVICE KIND COUNT BYTES [KIND COUNT BYTES]...
+ * usage: traffic one|two|late DEVICE KIND COUNT BYTES [KIND COUNT BYTES]...
  */
 #include <infiniband/verbs.h>
 #include <stdbool.h>
@@ -213,7 +213,8 @@ static void swap(int s, const void *ours, void *theirs, size_t bytes)
 	check(write(s, ours, bytes) == (ssize_t)bytes && read(s, theirs, bytes) == (ssize_t)bytes, "the other");
 }
 
-static void do_two(const char *device, char **words)
+/* is_late: the receiver waits for a line before it posts its first receives. */
+static void do_two(const char *device, char **words, bool is_late)
 {
 	struct address here, there;
 	int s[2];
@@ -232,8 +233,12 @@ static void do_two(const char *device, char **words)
 	unsigned sends = count_sends(words);
 	for (unsigned posted = 0; !child && posted < sends; posted += LIST) {
 		unsigned n = sends - posted < LIST ? sends - posted : LIST;
+		if (!posted && is_late) {
+			swap(s[1], &word, &word, 1);
+			await_line();
+		}
 		post_receives(&e, n);
-		if (!posted)
+		if (!posted && !is_late)
 			swap(s[1], &word, &word, 1);
 		await(&e, n);
 	}
@@ -260,8 +265,8 @@ int main(int argc, char **argv)
 {
 	if (argc < 6 || (argc - 3) % 3)
 		return 2;
-	if (strcmp(argv[1], "two") == 0) {
-		do_two(argv[2], argv + 3);
+	if (strcmp(argv[1], "one") != 0) {
+		do_two(argv[2], argv + 3, strcmp(argv[1], "late") == 0);
 		return 0;
 	}
 	open_device(argv[2]);
