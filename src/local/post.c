@@ -16,14 +16,13 @@
 /* Is the connection in its usual state? */
 static bool is_usual(const struct vb_local_qp *l)
 {
-	return !vb_qp_is_captured(l->qp) && vb_theirs_of(l) && l->req.bound && !l->req.waiting &&
-	       l->peer->copy != VB_COPY_LINK;
+	return !vb_qp_is_captured(l->qp) && vb_theirs_of(l) && l->req.bound && !l->req.waiting;
 }
 
 /* May this side carry out one-sided operations? Of XRC, the responder knows the domain. */
 static bool executes(const struct vb_local_qp *l)
 {
-	return l->qp->type == IBV_QPT_RC && is_usual(l);
+	return l->qp->type == IBV_QPT_RC && is_usual(l) && l->peer->copy != VB_COPY_LINK;
 }
 
 /* A request that is being carried out. */
@@ -143,7 +142,8 @@ static inline enum vb_post_result try_send(struct vb_local_qp *l, const struct i
 		    (wr->num_sge > 1 && vb_unlikely(!gather_rest(l, wr, a.t, to))))
 			return VB_POST_NOT;
 	} else {
-		if (vb_unlikely(!put_list(l, wr, a.t, slot->sge)))
+		if (vb_unlikely(l->peer->copy == VB_COPY_LINK) ||
+		    vb_unlikely(!put_list(l, wr, a.t, slot->sge)))
 			return VB_POST_NOT;
 		flags = 0;
 		entries = wr->num_sge;

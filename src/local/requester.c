@@ -392,6 +392,10 @@ static bool stage(struct vb_local_qp *l)
 	bool put = false;
 	if (l->peer->copy != VB_COPY_LINK)
 		return false;
+	if ((int32_t)(l->staging - acked(l)) < 0) { /* messages that were their slots passed it */
+		l->staging = acked(l);
+		l->staged = 0;
+	}
 	vb_busy_begin(l, VB_STREAM_REQUEST);
 	for (; l->staging != l->req.published; l->staging++, l->staged = 0) {
 		struct vb_sqe *sqe = sqe_at_ring(l, l->staging);
