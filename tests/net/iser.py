@@ -28,7 +28,8 @@ class Target:
         address, port = place.rsplit(":", 1)
         self.folder = folder
         self.environment = {**os.environ, "TGT_IPC_SOCKET": SOCKET}
-        portals = ["--iser", f"port={port},pool_sz_mb=16", "--iscsi", f"portal={address}:{int(port) + 1}"]
+        named = "" if port == "3260" else f"port={port},"  # tgt 1.0.79 takes none by name
+        portals = ["--iser", f"{named}pool_sz_mb=16", "--iscsi", f"portal={address}:{int(port) + 1}"]
         self.process = subprocess.Popen(
             [*prefix, "tgtd", "-f", "-t", "1", *portals], cwd=folder, env=self.environment
         )

@@ -69,10 +69,11 @@ def shown(pid):
 
 
 def wait_for(condition, what):
+    """what: or a function that says it in the end."""
     limit = harness.Limit(LIMIT_S)
     while not condition():
         if not limit.left():
-            raise Failure(f"waited in vain: {what}")
+            raise Failure(f"waited in vain: {what() if callable(what) else what}")
         time.sleep(0.05)
 
 

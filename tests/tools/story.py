@@ -91,11 +91,19 @@ def stories_by_chromium(page):
 
 
 def stories(page):
-    return stories_by_node(page) if shutil.which("node") else stories_by_chromium(page)
+    return stories_by_node(page) if has_node() else stories_by_chromium(page)
+
+
+def has_node():
+    """Before 18 it lacks what the browsers of its day lack."""
+    if not shutil.which("node"):
+        return False
+    said = subprocess.run(["node", "--version"], capture_output=True, text=True, check=False).stdout
+    return int(re.sub(r"v(\d+)\..*\s*|.*", r"\1", said, count=1) or 0) >= 18
 
 
 def no_script():
-    return None if shutil.which("node") else missing()
+    return None if has_node() else missing()
 
 
 def check(found, wr, *patterns):
@@ -679,7 +687,7 @@ if __name__ == "__main__":
     harness.isolate()
     harness.require_library(sys.argv[1])
     if why := no_script():
-        print(f"1..0 # SKIP {why}; nor is Node.js")
+        print(f"1..0 # SKIP {why}; nor is Node.js 18")
         sys.exit()
     capture.LOGS = look.LOGS = harness.log_directory(sys.argv[1], "story")
     sys.exit(run_cases(CASES))

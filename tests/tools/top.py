@@ -131,7 +131,8 @@ class Screen:
     def __init__(self, width, height, *args):
         self.socket = os.path.join(look.LOGS, f"tmux.{len(os.listdir(look.LOGS))}")
         command = " ".join([os.path.abspath(VERBATIM), "top", *args])
-        self.do("new-session", "-d", "-x", str(width), "-y", str(height), f"{command}; echo ended $?; sleep 600")
+        self.do("new-session", "-d", f"{command}; echo ended $?; sleep 600")
+        self.do("resize-window", "-x", str(width), "-y", str(height))  # tmux 3.2 takes no size before
 
     def do(self, *args):
         done = subprocess.run(
@@ -150,11 +151,14 @@ class Screen:
     def text(self):
         return "\n".join(self.lines())
 
+    def wait_for(self, condition, what):
+        wait_for(condition, lambda: f"{what}; the screen is\n{self.text()}\n")
+
     def await_text(self, pattern, what):
-        wait_for(lambda: re.search(pattern, self.text(), re.M), f"{what}; the screen is\n{self.text()}\n")
+        self.wait_for(lambda: re.search(pattern, self.text(), re.M), what)
 
     def await_none(self, pattern, what):
-        wait_for(lambda: not re.search(pattern, self.text(), re.M), f"{what}; the screen is\n{self.text()}\n")
+        self.wait_for(lambda: not re.search(pattern, self.text(), re.M), what)
 
     def press(self, *keys):
         self.do("send-keys", *keys)
@@ -278,16 +282,16 @@ def scrolling__through_many():
         top.press("<")
         top.await_text(r", 16 queue pairs", "16 queue pairs")
         numbers = lambda: re.findall(rf"^ *{pid} +\S+ +(0x\w+)", top.text(), re.M)  # noqa: E731
-        wait_for(lambda: len(numbers()) == 6, "those that fit")
+        top.wait_for(lambda: len(numbers()) == 6, "those that fit")
         first = numbers()
         top.press("Down", "Down")
-        wait_for(lambda: numbers()[:4] == first[2:], "two further")
+        top.wait_for(lambda: numbers()[:4] == first[2:], "two further")
         top.press("PageDown")
-        wait_for(lambda: not set(numbers()) & set(first), "a page further")
+        top.wait_for(lambda: not set(numbers()) & set(first), "a page further")
         top.press("End")
-        wait_for(lambda: len(numbers()) == 6, "the last")
+        top.wait_for(lambda: len(numbers()) == 6, "the last")
         top.press("PageDown", "Home")
-        wait_for(lambda: numbers() == first, "the beginning")
+        top.wait_for(lambda: numbers() == first, "the beginning")
 
 
 @case
