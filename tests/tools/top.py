@@ -131,8 +131,10 @@ class Screen:
     def __init__(self, width, height, *args):
         self.socket = os.path.join(look.LOGS, f"tmux.{len(os.listdir(look.LOGS))}")
         command = " ".join([os.path.abspath(VERBATIM), "top", *args])
-        self.do("new-session", "-d", f"{command}; echo ended $?; sleep 600")
-        self.do("resize-window", "-x", str(width), "-y", str(height))  # tmux 3.2 takes no size before
+        # tmux 3.2 takes no size with the session, only afterwards.
+        sized = f"until stty size | grep -qx '{height} {width}'; do sleep 0.02; done"
+        self.do("new-session", "-d", f"{sized}; {command}; echo ended $?; sleep 600")
+        self.do("resize-window", "-x", str(width), "-y", str(height))
 
     def do(self, *args):
         done = subprocess.run(
