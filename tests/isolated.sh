@@ -190,7 +190,8 @@ for maker in root chroot user; do
 	esac
 	if reason=$("${enter[@]}" sh -c 'mount -n -t proc proc /proc && mount -n -t tmpfs tmpfs /run && unshare --net true' 2>&1); then
 		# unshare(1) of util-linux 2.37 lets what it starts ignore these two signals.
-		VERBATIM_TEST_ISOLATED=${maker/chroot/root} exec "${enter[@]}" env --default-signal=INT,TERM "$me" --all "$@"
+		enter+=(env --default-signal=INT,TERM)
+		VERBATIM_TEST_ISOLATED=${maker/chroot/root} exec "${enter[@]}" "$me" --all "$@"
 	fi
 done
 if unshare --net true 2>/dev/null; then

@@ -294,30 +294,25 @@ int vb_roce_transmit_faulty(const struct vb_roce_route *route, const void *bytes
 
 /* ---- on the way in ---- */
 
-static unsigned lose_arrival(const struct vb_packet *packet, const struct effect *f)
-{
-	struct vb_capture_event event = event_of(packet, packet->destination_qpn, f);
-	event.flags |= VB_EVENT_FAULT_IN | VB_EVENT_FAULT_LOST;
-	note_effect(&event);
-	return 0;
-}
-
 /* A packet that is changed on its way is one whose ICRC is wrong: it is dropped. */
 unsigned vb_roce_fault_arrives(const struct vb_inbox_msg *msg)
 {
 	struct vb_packet packet;
-	bool is_cut = vb_fault_is_cut(&msg->addr.dst, &msg->addr.src);
+	struct effect f = { .is_lost = vb_fault_is_cut(&msg->addr.dst, &msg->addr.src) };
 	if (vb_packet_parse(msg->payload, msg->payload_bytes, &packet))
-		return !is_cut;
-	if (is_cut)
-		return lose_arrival(&packet, &(struct effect){ 0 });
-	struct vb_fault_subject subject =
-		subject_of(&packet, VB_FAULT_IN, packet.destination_qpn, &msg->addr.src);
-	struct effect f = effect_of(&subject);
-	if (f.is_lost || f.is_corrupt)
-		return lose_arrival(&packet, &f);
+		return !f.is_lost;
+	if (!f.is_lost) {
+		struct vb_fault_subject subject =
+			subject_of(&packet, VB_FAULT_IN, packet.destination_qpn, &msg->addr.src);
+		f = effect_of(&subject);
+	}
 	struct vb_capture_event event = event_of(&packet, packet.destination_qpn, &f);
 	event.flags |= VB_EVENT_FAULT_IN;
+	if (f.is_lost || f.is_corrupt) {
+		event.flags |= VB_EVENT_FAULT_LOST;
+		note_effect(&event);
+		return 0;
+	}
 	struct held *h = packet.destination_qpn == VB_MULTICAST_QPN ?
 				 NULL :
 				 hold(msg->payload, msg->payload_bytes, packet.destination_qpn, &f);

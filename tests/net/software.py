@@ -42,9 +42,9 @@ UCX_TESTS = {
 }
 # Its last put says by a byte of the buffer that it is the last: that is set while puts of the same buffer are
 # under way.
+UCX_MISTAKES = {"ucp_put_bw": "send-buffer: "}
 # Before 1.13 UCX wants devices of PCI, and says this beside rdma_rxe, too.
 UCX_TROUBLE = ("ERROR", r"WARN(?!.*could not read device/vendor id from sysfs)")
-UCX_MISTAKES = {"ucp_put_bw": "send-buffer: "}
 # Its rdma engine closes in this order: completion queue, completion channel, protection domain, each of which
 # is still in use by the queue pair.
 FIO_MISTAKES = r"call: ibv_(destroy_cq|dealloc_pd|destroy_comp_channel): .* still use it"

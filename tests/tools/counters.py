@@ -48,6 +48,7 @@ class Traffic:
             text=True,
             env={**os.environ, **PATHS[path], "VERBATIM_FAULTS": faults},
         )
+
     def await_word(self, word):
         expect(self.process.stdout.readline().strip(), word, "what the program says")
 

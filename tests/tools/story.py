@@ -9,6 +9,7 @@ usage: story.py BUILD_DIR [PATTERN]
 """
 import base64
 import dataclasses
+import functools
 import json
 import os
 import re
@@ -39,8 +40,8 @@ STORIES = """
 		refused = c => c.rows.map(r => r.request).filter(r => r?.post?.status);
 	const told = model.connections.flatMap(c => [...c.requests, ...refused(c)]).map(r => {
 		const { text, bad } = story.of(r),
-			arrows = [...r.packets, ...r.again, ...r.copies].map(row => row.arrow).concat(story.answers(r)),
-			labels = arrows.map(arrow => arrowLabel(capture, arrow));
+			sent = [...r.packets, ...r.again, ...r.copies].map(row => row.arrow),
+			labels = [...sent, ...story.answers(r)].map(arrow => arrowLabel(capture, arrow));
 		return { wr: String(r.wr), operation: r.operation, process: r.end.name, text, bad, labels };
 	});
 	return JSON.stringify(told);
@@ -94,12 +95,14 @@ def stories(page):
     return stories_by_node(page) if has_node() else stories_by_chromium(page)
 
 
+@functools.cache
 def has_node():
-    """Before 18 it lacks what the browsers of its day lack."""
+    """Older ones than 18 do not know all of the page's JavaScript."""
     if not shutil.which("node"):
         return False
     said = subprocess.run(["node", "--version"], capture_output=True, text=True, check=False).stdout
-    return int(re.sub(r"v(\d+)\..*\s*|.*", r"\1", said, count=1) or 0) >= 18
+    version = re.match(r"v(\d+)\.", said)
+    return version is not None and int(version[1]) >= 18
 
 
 def no_script():

@@ -289,8 +289,8 @@ class Capture {
 	}
 
 	/*
-	 * Sorts, at the same time what goes out first, gives packets their faults, and lets times begin with the
-	 * first record.
+	 * Sorts, at the same time what goes out first, gives packets their faults, and lets times begin with
+	 * the first record.
 	 */
 	sort() {
 		this.records.sort((a, b) => a.t - b.t || (b.out === true) - (a.out === true));
@@ -311,7 +311,8 @@ class Capture {
 			keyOf = (process, ...rest) => [process.index, ...rest].join(" ");
 		this.records = this.records.filter(r => {
 			if (r.event === EVENT.FAULT) {
-				const p = last.get(keyOf(r.process, !(r.flags & FAULT.IN), r.queue, r.opcode, r.bytes));
+				const isOut = !(r.flags & FAULT.IN),
+					p = last.get(keyOf(r.process, isOut, r.queue, r.opcode, r.bytes));
 				if (p) p.fault = { flags: r.flags, held: Number(r.address) };
 			} else if (r.kind === "packet") {
 				last.set(keyOf(r.process, r.out, r.dqpn, r.opcode, r.psn), r);

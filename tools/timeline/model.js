@@ -351,7 +351,7 @@ class Model {
 		}
 		const before = from.byPsn.get(p.psn);
 		if (before && p.service !== "UD" && before.operation === p.operation) {
-			/* A fault's second copy, or one that left late, is none that the requester sent again. */
+			/* What a fault doubled or held back, the requester has not sent again. */
 			arrow.again = !(p.fault?.flags & (FAULT.TWICE | FAULT.LATE));
 			(arrow.again ? before.again : before.copies).push(row);
 			row.request = before;

@@ -207,7 +207,10 @@ class Story {
 			.reduce((sum, p) => sum + p.to - p.from, 0);
 		const again = `sent again ${many(request.again.length, "time")}, which cost ${duration(waited)}`;
 		if (bad)
-			return `${many(bad, "packet")} ${this.changed(sent)}arrived with a wrong ICRC and was dropped; it was ${again}.`;
+			return (
+				`${many(bad, "packet")} ${this.changed(sent)}arrived with a wrong ICRC ` +
+				`and was dropped; it was ${again}.`
+			);
 		if (lost)
 			return `${many(lost, "packet")} of it ${lost === 1 ? "was" : "were"} lost${onPurpose(sent)}; it was ${again}.`;
 		const held = this.held(request);
@@ -219,8 +222,8 @@ class Story {
 		return `No answer came in time; it was ${again}.`;
 	}
 	changed(arrows) {
-		const isFault = faults => faults.some(({ flags }) => flags & FAULT.CHANGED);
-		return arrows.some(arrow => isFault(faultsOf(arrow))) ? `was changed${ON_PURPOSE}, ` : "";
+		const isOne = arrows.flatMap(faultsOf).some(({ flags }) => flags & FAULT.CHANGED);
+		return isOne ? `was changed${ON_PURPOSE}, ` : "";
 	}
 	answers(request) {
 		const { connection, end } = request,

@@ -10,8 +10,9 @@
 #include "host/host.h"
 
 /*
- * So many looks in a row have found nothing: pauses the processor, and from time to time gives it to others.
- * False: they wanted it, so the caller stops polling.
+ * The caller has looked `looks` times in a row and found nothing. Pauses the processor; each
+ * VB_YIELD_EVERY_POLLS looks, yields it instead. False: another thread has run meanwhile, so the caller
+ * should stop polling.
  */
 static inline bool vb_poll_pause(struct vb_poll_time *t, unsigned looks)
 {
