@@ -19,7 +19,8 @@ struct receiver {
 	struct vb_list messages; /* oldest first */
 	uint64_t next_ns, pause_ns;
 	uint64_t took_ns;        /* when it last accepted one, or began to have no room */
-	uint64_t absent_ns;      /* since when it is absent; 0: it is there */
+	uint64_t absent_ns;      /* since when it is absent or unready; 0: it is neither */
+	uint64_t unready_ns;     /* when it was last found unready */
 };
 
 void vb_outbox_init(struct vb_outbox *o, const struct vb_outbox_type *type)
@@ -82,14 +83,25 @@ bool vb_outbox_waits_for(const struct vb_outbox *o, const void *message)
 	return find(o, message) != NULL;
 }
 
+static bool is_absence(int err) { return err == -ECONNREFUSED || err == -EPERM; }
+
+static void note_absence(struct receiver *r, int err, uint64_t now_ns)
+{
+	if (!r->absent_ns)
+		r->absent_ns = now_ns;
+	if (err == -EPERM)
+		r->unready_ns = now_ns;
+}
+
 static struct receiver *receiver_new(struct vb_outbox *o, int err, uint64_t now_ns)
 {
 	struct receiver *r = malloc(sizeof(*r));
 
 	if (!r)
 		return NULL;
-	*r = (struct receiver){ .next_ns = now_ns + SOON_NS, .pause_ns = SOON_NS, .took_ns = now_ns,
-				.absent_ns = err == -ECONNREFUSED ? now_ns : 0 };
+	*r = (struct receiver){ .next_ns = now_ns + SOON_NS, .pause_ns = SOON_NS, .took_ns = now_ns };
+	if (is_absence(err))
+		note_absence(r, err, now_ns);
 	vb_list_init(&r->messages);
 	vb_list_add_tail(&o->receivers, &r->node);
 	return r;
@@ -127,9 +139,9 @@ void vb_outbox_send(struct vb_outbox *o, const void *message, uint64_t now_ns)
 		return;
 	}
 	int err = o->type->send(message);
-	if (err == -ECONNREFUSED && !o->type->waits_if_absent(message))
+	if (is_absence(err) && !o->type->waits_if_absent(message))
 		o->type->absent(message);
-	else if (err == -EAGAIN || err == -ECONNREFUSED)
+	else if (err == -EAGAIN || is_absence(err))
 		wait(o, message, err, now_ns);
 }
 
@@ -156,12 +168,13 @@ static void give_up_first(struct vb_outbox *o, struct receiver *r)
 	free(w);
 }
 
-static bool is_worth_waiting(const struct vb_outbox *o, const struct receiver *r, uint64_t now_ns)
+static bool is_worth_waiting(const struct vb_outbox *o, const struct receiver *r, int err, uint64_t now_ns)
 {
 	const struct waiting *w = first_of(r);
+	uint64_t until_ns = err == -EPERM ? r->absent_ns + VB_OUTBOX_UNREADY_NS :
+					    vb_max_u64(w->since_ns, r->absent_ns) + VB_OUTBOX_ABSENT_NS;
 
-	return o->type->waits_if_absent(w->message) &&
-	       now_ns < vb_max_u64(w->since_ns, r->absent_ns) + VB_OUTBOX_ABSENT_NS;
+	return o->type->waits_if_absent(w->message) && now_ns < until_ns;
 }
 
 /*
@@ -171,7 +184,7 @@ static bool is_worth_waiting(const struct vb_outbox *o, const struct receiver *r
 static void drop_old(struct vb_outbox *o, struct receiver *r, uint64_t now_ns)
 {
 	while (o->type->max_age_ns && !vb_list_is_empty(&r->messages) &&
-	       now_ns - first_of(r)->since_ns > o->type->max_age_ns) {
+	       now_ns - vb_max_u64(first_of(r)->since_ns, r->unready_ns) > o->type->max_age_ns) {
 		if (r->absent_ns)
 			give_up_first(o, r);
 		else
@@ -182,22 +195,21 @@ static void drop_old(struct vb_outbox *o, struct receiver *r, uint64_t now_ns)
 /* Returns why it stopped; 0: no message waits any more. */
 static int send_waiting(struct vb_outbox *o, struct receiver *r, uint64_t now_ns)
 {
-	bool is_absent = false;
+	int err = 0;
 
 	while (!vb_list_is_empty(&r->messages)) {
-		int err = is_absent ? -ECONNREFUSED : o->type->send(first_of(r)->message);
+		if (!is_absence(err)) /* else this one's is the same receiver */
+			err = o->type->send(first_of(r)->message);
 		if (err == -EAGAIN)
 			return err;
-		if (err != -ECONNREFUSED) {
+		if (!is_absence(err)) {
 			drop_first(o, r);
 			r->took_ns = now_ns;
 			r->absent_ns = 0;
 			continue;
 		}
-		is_absent = true;
-		if (!r->absent_ns)
-			r->absent_ns = now_ns;
-		if (is_worth_waiting(o, r, now_ns))
+		note_absence(r, err, now_ns);
+		if (is_worth_waiting(o, r, err, now_ns))
 			return err;
 		give_up_first(o, r);
 	}

@@ -5,8 +5,11 @@
  * finds no room. Attempts are frequent while the receiver accepts messages, and rarer while it does not.
  *
  * A receiver that accepts nothing for VB_OUTBOX_FULL_NS loses what waits for it, as on any network. Some
- * messages wait for an absent receiver, for VB_OUTBOX_ABSENT_NS. Beyond its type's age a message is dropped,
- * as it would do harm.
+ * messages wait for an absent receiver, for VB_OUTBOX_ABSENT_NS. They wait longer for one that has its name
+ * and is about to accept messages, VB_OUTBOX_UNREADY_NS after it was first found so.
+ *
+ * Beyond its type's age a message is dropped, as it would do harm. Its age counts from when its receiver was
+ * last found unready: until then nobody had accepted a copy of it.
  *
  * Pure: time is an argument in ns, and the owner provides the function that sends. The owner provides
  * thread-safety, too. Its functions may call vb_outbox_send, and no other of these.
@@ -16,20 +19,24 @@
 
 #include "base/list.h"
 
-#define VB_OUTBOX_FULL_NS   UINT64_C(1000000000)
-#define VB_OUTBOX_ABSENT_NS UINT64_C(200000000)
-#define VB_OUTBOX_NEVER     UINT64_MAX
+#define VB_OUTBOX_FULL_NS    UINT64_C(1000000000)
+#define VB_OUTBOX_ABSENT_NS  UINT64_C(200000000)
+#define VB_OUTBOX_UNREADY_NS UINT64_C(2000000000)
+#define VB_OUTBOX_NEVER      UINT64_MAX
 
 struct vb_outbox_type {
 	size_t message_bytes; /* a message is copied as it is */
 	unsigned max_waiting; /* more are dropped */
 	uint64_t max_age_ns;  /* older ones are dropped; 0: none are */
-	/* 0: sent. -EAGAIN: no room. -ECONNREFUSED: nobody is there. Anything else: lost. */
+	/*
+	 * 0: sent. -EAGAIN: no room. -ECONNREFUSED: nobody is there. -EPERM: it is unready, there and does not
+	 * accept messages yet. Anything else: lost.
+	 */
 	int (*send)(const void *message);
 	bool (*is_for_same)(const void *a, const void *b);
-	/* Does the message wait for a receiver that is not there? */
+	/* Does the message wait for a receiver that is absent or unready? */
 	bool (*waits_if_absent)(const void *message);
-	/* The receiver was not there in time. */
+	/* The receiver was not there, or not ready, in time. */
 	void (*absent)(const void *message);
 };
 

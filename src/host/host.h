@@ -299,7 +299,7 @@ struct vb_port {
 	unsigned generation;
 };
 
-/* -EADDRINUSE if the name is taken. Before vb_port_listen senders get -ECONNREFUSED. */
+/* -EADDRINUSE if the name is taken. Before vb_port_listen senders get -EPERM. */
 VB_EXPORT int vb_port_bind(struct vb_port *port, const void *name, size_t name_bytes);
 /* Starts delivering messages to handler. After an error only vb_port_close may follow. */
 VB_EXPORT int vb_port_listen(struct vb_port *port, vb_inbox_handler *handler, void *arg);

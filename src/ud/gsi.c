@@ -128,7 +128,7 @@ static bool deliver(const struct arrival *a, uint32_t slot)
 	return vb_inbox_deliver(&msg);
 }
 
-/* 0: sent. -EAGAIN: no room. -ECONNREFUSED: nobody is there. */
+/* As vb_outbox_type.send. */
 static int hand_over(const void *message)
 {
 	const struct arrival *a = message;

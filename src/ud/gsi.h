@@ -8,7 +8,8 @@
  * A message without a receiver is answered as a listening host would, also by a process that does not use
  * rdma_cm. A message whose receiver has no room waits here for a while, because its repetition comes a second
  * later. So does a request without a listener, because servers close a listener and open it again while their
- * clients reconnect.
+ * clients reconnect. It waits longer while its port is bound, because servers tell their clients a port before
+ * they listen to it (qperf does).
  */
 #ifndef VB_UD_GSI_H
 #define VB_UD_GSI_H
@@ -38,7 +39,7 @@ VB_EXPORT void vb_gsi_set_returned_handlers(void (*message)(const struct vb_cm_m
 
 /*
  * Sends to whoever of this host listens for a service: at its address, else at the wildcard. -ECONNREFUSED:
- * nobody; else as vb_port_send.
+ * nobody has the port; -EPERM: its owner does not listen yet; else as vb_port_send.
  */
 VB_EXPORT int vb_gsi_send_to_service(const struct vb_cm_service *service, const struct vb_inbox_addr *addr,
 				     const struct vb_gsi_packet *packet);

@@ -190,6 +190,65 @@ static void outbox__gives_up_an_absent_receiver_at_once_or_after_a_while(void **
 	assert_int_equal(w.lost[1].number, 2);
 }
 
+static void outbox__waits_longer_for_who_is_about_to_accept(void **state)
+{
+	static struct vb_outbox_type aging;
+	struct message m = { .receiver = 0, .is_patient = true };
+
+	aging = type;
+	aging.max_age_ns = VB_OUTBOX_ABSENT_NS;
+	vb_outbox_init(&w.box, &aging);
+	w.answer[0] = -EPERM;
+	send_to(0, 1, 0); /* is not patient */
+	assert_int_equal(w.given_up, 1);
+	vb_outbox_send(&w.box, &m, 0);
+	run_until(0, VB_OUTBOX_UNREADY_NS / 2);
+	vb_outbox_send(&w.box, &m, VB_OUTBOX_UNREADY_NS / 2);
+	run_until(VB_OUTBOX_UNREADY_NS / 2, VB_OUTBOX_UNREADY_NS - 10 * MS);
+	assert_int_equal(w.given_up, 1);
+	run_until(VB_OUTBOX_UNREADY_NS - 10 * MS, VB_OUTBOX_UNREADY_NS + 10 * MS);
+	assert_int_equal(w.given_up, 3); /* the other did not begin another wait */
+
+	vb_outbox_send(&w.box, &m, 0);
+	run_until(0, VB_OUTBOX_UNREADY_NS / 2);
+	w.answer[0] = 0;
+	w.room[0] = 1;
+	run_until(VB_OUTBOX_UNREADY_NS / 2, VB_OUTBOX_UNREADY_NS);
+	assert_int_equal(w.sent, 1);
+	assert_int_equal(w.given_up, 3);
+}
+
+static void outbox__gives_up_who_goes_before_accepting(void **state)
+{
+	struct message m = { .receiver = 0, .is_patient = true };
+
+	w.answer[0] = -EPERM;
+	vb_outbox_send(&w.box, &m, 0);
+	run_until(0, VB_OUTBOX_UNREADY_NS / 2);
+	w.answer[0] = -ECONNREFUSED;
+	run_until(VB_OUTBOX_UNREADY_NS / 2, VB_OUTBOX_UNREADY_NS / 2 + 10 * MS);
+	assert_int_equal(w.given_up, 1);
+}
+
+/* A copy may have been accepted since the last attempt, if that is long ago. */
+static void outbox__ages_from_when_its_receiver_was_last_unready(void **state)
+{
+	static struct vb_outbox_type aging;
+	struct message m = { .receiver = 0, .is_patient = true };
+
+	aging = type;
+	aging.max_age_ns = VB_OUTBOX_ABSENT_NS;
+	vb_outbox_init(&w.box, &aging);
+	w.answer[0] = -EPERM;
+	vb_outbox_send(&w.box, &m, MS);
+	vb_outbox_try(&w.box, MS + VB_OUTBOX_UNREADY_NS / 2);
+	w.answer[0] = 0;
+	w.room[0] = 2;
+	vb_outbox_try(&w.box, MS + VB_OUTBOX_UNREADY_NS / 2 + aging.max_age_ns + 1);
+	assert_int_equal(w.sent, 0);
+	assert_int_equal(w.given_up, 1);
+}
+
 /*
  * The first attempt behind both limits: the receiver was absent, so that is told of what is too old by then.
  */
@@ -277,6 +336,9 @@ int main(void)
 		CASE(outbox__loses_what_finds_no_room_for_long),
 		CASE(outbox__goes_on_while_the_receiver_takes_something),
 		CASE(outbox__gives_up_an_absent_receiver_at_once_or_after_a_while),
+		CASE(outbox__waits_longer_for_who_is_about_to_accept),
+		CASE(outbox__gives_up_who_goes_before_accepting),
+		CASE(outbox__ages_from_when_its_receiver_was_last_unready),
 		CASE(outbox__gives_up_an_absent_receiver_late),
 		CASE(outbox__delivers_to_who_comes_back),
 		CASE(outbox__waits_anew_when_a_full_receiver_goes),

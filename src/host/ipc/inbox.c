@@ -79,8 +79,6 @@ static int send_to(uint32_t from, const struct vb_name *to, const struct vb_inbo
 	switch (errno) {
 	case ENOBUFS:
 		return -EAGAIN;
-	case EPERM: /* a port that does not listen yet, see vb_port_bind */
-		return -ECONNREFUSED;
 	default:
 		return -errno;
 	}

@@ -200,6 +200,31 @@ static void connect__nobody_listens(void **state)
 	rdma_destroy_event_channel(ch);
 }
 
+/* Servers tell their clients a port that they have bound, and listen to it afterwards. */
+static void connect__to_who_is_about_to_listen(void **state)
+{
+	struct rdma_event_channel *server_ch = new_channel(), *ch = new_channel();
+	struct rdma_cm_id *listener = new_id(server_ch, RDMA_PS_TCP);
+	struct address lo = address("127.0.0.1", 0);
+	struct rdma_conn_param param = some_param();
+
+	(void)state;
+	assert_ok(rdma_bind_addr(listener, sockaddr(&lo)));
+	struct rdma_cm_id *id = new_resolved(ch, "127.0.0.1", rdma_get_src_port(listener), RDMA_PS_TCP);
+	assert_ok(rdma_connect(id, &param));
+	assert_false(readable(ch->fd, 400)); /* longer than for a port that nobody has */
+	assert_ok(rdma_listen(listener, 1));
+	struct rdma_cm_event *event = expect(server_ch, RDMA_CM_EVENT_CONNECT_REQUEST);
+	struct rdma_cm_id *child = event->id;
+	assert_ok(rdma_ack_cm_event(event));
+	assert_ok(rdma_destroy_id(child));
+	expect_acked(ch, RDMA_CM_EVENT_REJECTED, REJECTED_CONSUMER);
+	assert_ok(rdma_destroy_id(id));
+	assert_ok(rdma_destroy_id(listener));
+	rdma_destroy_event_channel(ch);
+	rdma_destroy_event_channel(server_ch);
+}
+
 static void connect__port_spaces_are_apart(void **state)
 {
 	struct rdma_event_channel *server_ch = new_channel(), *ch = new_channel();
@@ -910,6 +935,7 @@ int main(void)
 		cmocka_unit_test(listen__wildcard_is_reached_at_every_address),
 		cmocka_unit_test(listen__one_address_is_not_another),
 		cmocka_unit_test(connect__nobody_listens),
+		cmocka_unit_test(connect__to_who_is_about_to_listen),
 		cmocka_unit_test(connect__port_spaces_are_apart),
 		cmocka_unit_test(connect__refuses_what_does_not_fit),
 		cmocka_unit_test(accept__refuses_what_does_not_fit),
