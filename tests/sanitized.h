@@ -17,3 +17,4 @@
 #define SANITIZERS_LOSE_THREADS "sanitizers do not follow a thread that leaves its stack by cancellation"
 #define SANITIZERS_TAKE_ROOM "sanitizers take more address space than that"
 #define SANITIZERS_HIDE_LOCKS "sanitizers do not see locks that are taken below their own poll()"
+#define SANITIZERS_REFUSE_FAULTS "sanitizers refuse what this program does wrong"

@@ -5,9 +5,13 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "host/loop/notifier.h"
 #include "rdmacm/agent/channel.h"
+
+/* The process ends: what its other threads still do may no longer matter. */
+static bool is_process_ending;
 
 struct vb_cma_channel {
 	struct rdma_event_channel pub;
@@ -74,6 +78,8 @@ void vb_cma_channel_free(struct rdma_event_channel *channel)
 	vb_cma_unlock();
 	free_unless_used(ch, waiters);
 }
+
+void vb_cma_channels_end_locked(void) { is_process_ending = true; }
 
 VB_EXPORT struct rdma_event_channel *rdma_create_event_channel(void)
 {
@@ -243,11 +249,17 @@ int vb_cma_channel_take(struct rdma_event_channel *channel, struct vb_cma_event 
 	 * Another thread of a faulty program may have destroyed the channel just before (cmtime's does).
 	 * rdma-core's call then reads a closed descriptor in freed memory, and fails. This one reads the flag
 	 * there, and fails as well. It must not free the channel again.
+	 *
+	 * If the process ends by now, the thread sleeps. rping's calls exit(3) after this error, and the end
+	 * of a process takes longer here, as connections are ended in it: the status would be the thread's.
 	 */
 	vb_cma_lock();
-	bool is_destroyed = ch->is_destroyed;
-	ch->waiters += !is_destroyed;
+	bool is_destroyed = ch->is_destroyed, is_late = is_destroyed && is_process_ending;
+	if (!is_destroyed)
+		ch->waiters++;
 	vb_cma_unlock();
+	while (is_late)
+		pause();
 	if (is_destroyed)
 		return -EBADF;
 	pthread_cleanup_push(stop_waiting, ch);

@@ -71,5 +71,7 @@ void vb_cma_channel_free(struct rdma_event_channel *channel);
  * -EINTR are ordinary.
  */
 int vb_cma_channel_take(struct rdma_event_channel *channel, struct vb_cma_event **event);
+/* From here on, a thread that takes from a destroyed channel sleeps until the process is gone. */
+void vb_cma_channels_end_locked(void);
 
 #endif

@@ -179,6 +179,7 @@ __attribute__((destructor)) static void end_connections(void)
 
 	if (!vb_cma_lock_at_exit())
 		return;
+	vb_cma_channels_end_locked();
 	vb_list_for_each(id, &ids, node)
 		drop_connection_locked(id);
 	vb_cma_agent_finish_locked();

@@ -7,6 +7,7 @@
 #include <pthread.h>
 
 #include "../../kernel.h"
+#include "../../sanitized.h"
 #include "cm.h"
 
 enum { ROCE_PORT = 4791, REJECTIONS = 10, CONSUMER_DEFINED = 28 };
@@ -249,9 +250,9 @@ static void processes__whole_life(void **state)
 	on_each_address(life_on);
 }
 
-static void connect_to_parent(const char *ip, int in, int out)
+/* To the port that the parent tells. */
+static struct rdma_cm_id *child_connect(struct rdma_event_channel *ch, const char *ip, int in)
 {
-	struct rdma_event_channel *ch = rdma_create_event_channel();
 	struct rdma_conn_param param = { .private_data = "x", .private_data_len = 1 };
 	struct ibv_qp_init_attr attr = qp_attr();
 	struct rdma_cm_id *id;
@@ -268,6 +269,14 @@ static void connect_to_parent(const char *ip, int in, int out)
 	CHILD_CHECK(rdma_create_qp(id, NULL, &attr) == 0);
 	CHILD_CHECK(rdma_connect(id, &param) == 0);
 	rdma_ack_cm_event(child_expect(ch, RDMA_CM_EVENT_ESTABLISHED));
+	return id;
+}
+
+static void connect_to_parent(const char *ip, int in, int out)
+{
+	struct rdma_event_channel *ch = rdma_create_event_channel();
+	struct rdma_cm_id *id = child_connect(ch, ip, in);
+
 	rdma_ack_cm_event(child_expect(ch, RDMA_CM_EVENT_DISCONNECTED));
 	rdma_destroy_qp(id);
 	CHILD_CHECK(rdma_destroy_id(id) == 0);
@@ -392,6 +401,64 @@ static void fork__child_cannot_end_the_parents_connection(void **state)
 	expect_acked(ch, RDMA_CM_EVENT_DISCONNECTED, 0);
 	expect_success(&peer);
 	drop(id);
+	rdma_destroy_event_channel(ch);
+}
+
+struct late {
+	struct rdma_event_channel *destroyed;
+	int in;
+};
+
+static void *take_from_destroyed(void *arg)
+{
+	struct late *late = arg;
+	struct rdma_cm_event *event;
+	char c;
+
+	CHILD_CHECK(read(late->in, &c, 1) == 1);
+	rdma_get_cm_event(late->destroyed, &event);
+	CHILD_CHECK(!"it has returned");
+	return NULL;
+}
+
+/* Its main thread ends while another, which is told to by the parent, asks a destroyed channel. */
+static void connect_and_end(const char *ip, int in, int out)
+{
+	static struct late late;
+	pthread_t thread;
+
+	setenv("VERBATIM_LOCAL", "off", 1);
+	setenv("VERBATIM_FAULTS", "lose DREP in", 1); /* so that the end waits */
+	child_connect(rdma_create_event_channel(), ip, in);
+	late = (struct late){ .destroyed = rdma_create_event_channel(), .in = in };
+	rdma_destroy_event_channel(late.destroyed);
+	CHILD_CHECK(pthread_create(&thread, NULL, take_from_destroyed, &late) == 0);
+	exit(0);
+}
+
+static void ending__a_late_thread_does_not_change_the_status(void **state)
+{
+	(void)state;
+	if (SANITIZED)
+		SKIP(SANITIZERS_REFUSE_FAULTS);
+	struct rdma_event_channel *ch = new_channel();
+	struct rdma_cm_id *listener = new_listener(ch, "127.0.0.1", RDMA_PS_TCP, 5);
+	struct child c = spawn(connect_and_end, "127.0.0.1");
+	__be16 port = rdma_get_src_port(listener);
+	struct ibv_qp_init_attr attr = qp_attr();
+
+	assert_int_equal(write(c.to, &port, sizeof(port)), sizeof(port));
+	struct rdma_cm_event *event = expect(ch, RDMA_CM_EVENT_CONNECT_REQUEST);
+	struct rdma_cm_id *id = event->id;
+	assert_ok(rdma_create_qp(id, NULL, &attr));
+	assert_ok(rdma_accept(id, NULL));
+	assert_ok(rdma_ack_cm_event(event));
+	expect_acked(ch, RDMA_CM_EVENT_ESTABLISHED, 0);
+	expect_acked(ch, RDMA_CM_EVENT_DISCONNECTED, 0); /* its end has begun */
+	assert_int_equal(write(c.to, "l", 1), 1);
+	expect_success(&c);
+	drop(id);
+	assert_ok(rdma_destroy_id(listener));
 	rdma_destroy_event_channel(ch);
 }
 
@@ -548,6 +615,7 @@ int main(void)
 		cmocka_unit_test(peer__ends_at_once_while_connected),
 		cmocka_unit_test(peer__killed_before_it_answers),
 		cmocka_unit_test(peer__ends_once_it_has_rejected),
+		cmocka_unit_test(ending__a_late_thread_does_not_change_the_status),
 		cmocka_unit_test(port__belongs_to_one_process),
 		cmocka_unit_test(channel__nonblocking_with_poll),
 	};
