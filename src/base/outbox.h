@@ -29,8 +29,8 @@ struct vb_outbox_type {
 	unsigned max_waiting; /* more are dropped */
 	uint64_t max_age_ns;  /* older ones are dropped; 0: none are */
 	/*
-	 * 0: sent. -EAGAIN: no room. -ECONNREFUSED: nobody is there. -EPERM: it is unready, there and does not
-	 * accept messages yet. Anything else: lost.
+	 * 0: sent. -EAGAIN: no room. -ECONNREFUSED: nobody is there. -EPERM: it is unready, there but
+	 * not accepting messages yet. Anything else: lost.
 	 */
 	int (*send)(const void *message);
 	bool (*is_for_same)(const void *a, const void *b);

@@ -8,8 +8,8 @@
  * A message without a receiver is answered as a listening host would, also by a process that does not use
  * rdma_cm. A message whose receiver has no room waits here for a while, because its repetition comes a second
  * later. So does a request without a listener, because servers close a listener and open it again while their
- * clients reconnect. It waits longer while its port is bound, because servers tell their clients a port before
- * they listen to it (qperf does).
+ * clients reconnect. It waits longer while its port is bound, because servers tell their clients a port
+ * before they listen to it (qperf does).
  */
 #ifndef VB_UD_GSI_H
 #define VB_UD_GSI_H

@@ -3,8 +3,9 @@
  * A MAD that the receiver's queue has no room for waits in the outbox, because the machine's own repetition
  * comes a second later; repetitions do not wait behind it. So does a request that nobody listens for:
  * programs close a listener and open it anew while their peers connect again, and over a network this works
- * (perftest -R does it). It waits longer for a port that is bound, as programs tell their peers a port before
- * they listen to it (qperf does). After that it is answered by the REJ that a listening host would have sent. When a MAD finds its process gone, the machine hears that the peer is dead.
+ * (perftest -R does it). It waits longer for a port that is bound, as programs tell their peers a port
+ * before they listen to it (qperf does). After that it is answered by the REJ that a listening host would
+ * have sent. When a MAD finds its process gone, the machine hears that the peer is dead.
  */
 #include "rdmacm/agent/agent.h"
 
