@@ -192,6 +192,34 @@ static void destroy__in_use_is_refused(struct end *e)
 	rc_finish(e);
 }
 
+/* Completions of work that succeeded, and that nobody has polled, go with their QP; those of others stay. */
+static void destroy__takes_its_completions_along(struct end *e)
+{
+	struct params p = params();
+	p.channel = true;
+	rc_start(e, &p);
+	struct ibv_qp *other = rc_make_qp(e);
+	struct ibv_cq *cq = e->passive ? e->rcq : e->scq;
+	struct card to = rc_connect(e, other);
+	rc_recv(e, 1, 0, 64);
+	CHECK_EQ(rc_post_recv(e, other, 2, 64, 64), 0);
+	CHECK_EQ(ibv_req_notify_cq(cq, 0), 0);
+	meet(e);
+	if (!e->passive)
+		POST(e, .id = 1, .opcode = IBV_WR_SEND, .len = 8);
+	rc_expect_cq_event(e, cq); /* so it is there */
+	if (!e->passive)
+		POST(e, .qp = other, .id = 2, .opcode = IBV_WR_SEND, .len = 8, .rkey = to.rkey);
+	meet(e); /* so that the other end's is there, too */
+	CHECK_EQ(ibv_destroy_qp(e->qp), 0);
+	e->qp = NULL;
+	rc_expect(cq, 2, IBV_WC_SUCCESS);
+	rc_expect_none(cq);
+	meet(e);
+	CHECK_EQ(ibv_destroy_qp(other), 0);
+	rc_finish(e);
+}
+
 /* Regions may go before their QP, and a QP with requests and completions that nobody took. */
 static void destroy__mr_before_qp(struct end *e)
 {
@@ -425,6 +453,7 @@ static const struct body bodies[] = {
 	BODY(connect__both_ends_at_once),
 	BODY_IN(alone__by_one_thread, ALONE),
 	BODY(destroy__in_use_is_refused),
+	BODY(destroy__takes_its_completions_along),
 	BODY(destroy__mr_before_qp),
 	BODY_IN(connect__to_a_process_that_is_stopped, PROCESSES_ONLY),
 	BODY_IN(connect__while_the_peer_is_stopped, PROCESSES_ONLY),
