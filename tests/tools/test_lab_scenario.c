@@ -423,7 +423,7 @@ int main(void)
 
 	if (!parse("hosts = 1\n") && strstr(why, "without toml++")) {
 		printf("1..0 # SKIP %s\n", why);
-		return 77;
+		return 0;
 	}
 	lab_scenario_free(&scenario);
 	return cmocka_run_group_tests(tests, NULL, NULL);
