@@ -191,7 +191,8 @@ static int send_req_locked(struct vb_cma_id *id, struct vb_cm_conn *conn, const 
 	struct vb_cm_endpoint ep = vb_cma_endpoint_locked(id, &to);
 	uint8_t data[VB_CM_REQ_PRIVATE_DATA_BYTES];
 	size_t len = connect_data(id, w, data);
-	int err = vb_cm_connect(vb_cma_table_locked(), conn, vb_now_ns(), &ep, &to, &info, data, len, out);
+	int err = vb_cm_connect(vb_cma_table_locked(), conn, vb_now_ns(), &ep, &to, &info,
+				VB_CM_DATA(data, len), out);
 
 	if (err)
 		return err;
@@ -213,7 +214,8 @@ static int send_sidr_req_locked(struct vb_cma_id *id, struct vb_cm_conn *conn, c
 	uint8_t data[SIDR_REQ_DATA_BYTES];
 	size_t len = connect_data(id, w, data);
 
-	return vb_cm_sidr_connect(vb_cma_table_locked(), conn, vb_now_ns(), &ep, &to, &info, data, len, out);
+	return vb_cm_sidr_connect(vb_cma_table_locked(), conn, vb_now_ns(), &ep, &to, &info,
+				  VB_CM_DATA(data, len), out);
 }
 
 static int begin_locked(struct vb_cma_id *id, struct vb_cm_conn *conn, const struct wanted *w,
@@ -308,15 +310,18 @@ static int send_rep_locked(struct vb_cma_id *id, const struct wanted *w, struct 
 	struct vb_cm_rep_info rep;
 
 	fill_rep(id, w, &rep);
-	return vb_cm_accept(vb_cma_table_locked(), id->conn, vb_now_ns(), &rep, w->data, w->data_len, out);
+	return vb_cm_accept(vb_cma_table_locked(), id->conn, vb_now_ns(), &rep,
+			    VB_CM_DATA(w->data, w->data_len), out);
 }
 
 static int send_sidr_rep_locked(struct vb_cma_id *id, const struct wanted *w, struct vb_cm_out *out)
 {
-	struct vb_cm_ece ece = machine_ece(id);
+	struct vb_cm_sidr_reply reply = {
+		.status = VB_CM_SIDR_SUCCESS, .qpn = w->qp_num, .qkey = RDMA_UDP_QKEY, .ece = machine_ece(id)
+	};
 
-	return vb_cm_sidr_reply(vb_cma_table_locked(), id->conn, vb_now_ns(), VB_CM_SIDR_SUCCESS, w->qp_num,
-				RDMA_UDP_QKEY, &ece, NULL, 0, w->data, w->data_len, out);
+	return vb_cm_sidr_reply(vb_cma_table_locked(), id->conn, vb_now_ns(), &reply,
+				VB_CM_DATA(w->data, w->data_len), out);
 }
 
 static int answer(struct vb_cma_id *id, const struct wanted *w)
@@ -385,13 +390,14 @@ VB_EXPORT int rdma_accept(struct rdma_cm_id *pub, struct rdma_conn_param *param)
 
 /* ---- reject ---- */
 
-static int reject_locked(struct vb_cma_id *id, enum vb_cm_rej_reason reason, const void *data, uint8_t len,
+static int reject_locked(struct vb_cma_id *id, enum vb_cm_rej_reason reason, struct vb_cm_data data,
 			 struct vb_cm_out *out)
 {
+	struct vb_cm_sidr_reply refusal = { .status = VB_CM_SIDR_REJECT };
+
 	if (vb_cma_is_datagram(id))
-		return vb_cm_sidr_reply(vb_cma_table_locked(), id->conn, vb_now_ns(), VB_CM_SIDR_REJECT, 0, 0,
-					NULL, NULL, 0, data, len, out);
-	return vb_cm_reject(vb_cma_table_locked(), id->conn, vb_now_ns(), reason, NULL, 0, data, len, out);
+		return vb_cm_sidr_reply(vb_cma_table_locked(), id->conn, vb_now_ns(), &refusal, data, out);
+	return vb_cm_reject(vb_cma_table_locked(), id->conn, vb_now_ns(), reason, VB_CM_NO_DATA, data, out);
 }
 
 static int reject(struct vb_cma_id *id, enum vb_cm_rej_reason reason, const void *data, uint8_t len)
@@ -401,7 +407,7 @@ static int reject(struct vb_cma_id *id, enum vb_cm_rej_reason reason, const void
 
 	vb_cma_lock();
 	if (id->conn)
-		err = reject_locked(id, reason, data, len, &out);
+		err = reject_locked(id, reason, VB_CM_DATA(data, len), &out);
 	if (!err) {
 		id->state = VB_CMA_FAILED;
 		vb_cma_agent_run_locked(&out);
@@ -486,7 +492,7 @@ static int send_dreq(struct vb_cma_id *id)
 
 	vb_cma_lock();
 	if (id->conn)
-		err = vb_cm_disconnect(vb_cma_table_locked(), id->conn, vb_now_ns(), NULL, 0, &out);
+		err = vb_cm_disconnect(vb_cma_table_locked(), id->conn, vb_now_ns(), VB_CM_NO_DATA, &out);
 	if (!err)
 		vb_cma_agent_run_locked(&out);
 	else if (id->state != VB_CMA_ACCEPTED)

@@ -35,8 +35,8 @@ static void reject_locked(struct vb_cma_id *id, enum vb_cm_rej_reason reason)
 {
 	struct vb_cm_out out;
 
-	if (id->conn && !vb_cm_reject(vb_cma_table_locked(), id->conn, vb_now_ns(), reason, NULL, 0, NULL, 0,
-				      &out))
+	if (id->conn && !vb_cm_reject(vb_cma_table_locked(), id->conn, vb_now_ns(), reason, VB_CM_NO_DATA,
+				      VB_CM_NO_DATA, &out))
 		vb_cma_agent_run_locked(&out);
 }
 
@@ -68,7 +68,7 @@ int vb_cma_establish(struct vb_cma_id *id)
 
 	vb_cma_lock();
 	if (id->state == VB_CMA_CONNECTING && id->conn)
-		err = vb_cm_establish(vb_cma_table_locked(), id->conn, vb_now_ns(), NULL, 0, &out);
+		err = vb_cm_establish(vb_cma_table_locked(), id->conn, vb_now_ns(), VB_CM_NO_DATA, &out);
 	if (!err) {
 		id->state = VB_CMA_CONNECTED;
 		vb_cma_agent_run_locked(&out);

@@ -163,10 +163,10 @@ static void begin(struct fuzz_input *in)
 		.remote_cm_response_timeout = take(in) % 33, .max_cm_retries = take(in) % 17,
 		.path = { .mtu = take(in) % 7, .packet_lifetime = take(in) % 33, .flow_label = take(in) } };
 	gid_of(take(in), info.path.remote_gid);
-	settle_new(
-		c,
-		vb_cm_connect(w.table, &c->cm, w.now, &ep, &to, &info, "hello", take(in) % 94 ? 5 : 93, &out),
-		&out);
+	settle_new(c,
+		   vb_cm_connect(w.table, &c->cm, w.now, &ep, &to, &info,
+				 VB_CM_DATA("hello", take(in) % 94 ? 5 : 93), &out),
+		   &out);
 }
 
 static void begin_sidr(struct fuzz_input *in)
@@ -185,26 +185,37 @@ static void begin_sidr(struct fuzz_input *in)
 					.max_retries = take(in) % 17,
 					.peer_gid = gid };
 	gid_of(take(in), gid);
-	settle_new(c, vb_cm_sidr_connect(w.table, &c->cm, w.now, &ep, &to, &info, NULL, 0, &out), &out);
+	settle_new(c, vb_cm_sidr_connect(w.table, &c->cm, w.now, &ep, &to, &info, VB_CM_NO_DATA, &out), &out);
 }
 
 static int call(struct fuzz_input *in, struct conn *c, struct vb_cm_out *out)
 {
 	static const uint8_t data[256] = "private";
 	struct vb_cm_ece ece = { .vendor_id = 1, .attr_mod = 2 };
+	struct vb_cm_sidr_reply sidr;
 	struct vb_cm_rep_info rep = { .qpn = take(in), .starting_psn = take(in) };
 	uint8_t len = take(in);
 
 	switch (take(in) % 9) {
-	case 0: return vb_cm_mra(w.table, &c->cm, w.now, take(in) % 33, data, len, out);
-	case 1: return vb_cm_reject(w.table, &c->cm, w.now, take(in), data, take(in) % 80, data, len, out);
-	case 2: return vb_cm_establish(w.table, &c->cm, w.now, data, len, out);
+	case 0:
+		return vb_cm_mra(w.table, &c->cm, w.now, take(in) % 33, VB_CM_DATA(data, len), out);
+	case 1:
+		return vb_cm_reject(w.table, &c->cm, w.now, take(in), VB_CM_DATA(data, take(in) % 80),
+				    VB_CM_DATA(data, len), out);
+	case 2:
+		return vb_cm_establish(w.table, &c->cm, w.now, VB_CM_DATA(data, len), out);
 	case 3: return vb_cm_notify_established(w.table, &c->cm, w.now, out);
-	case 4: return vb_cm_disconnect(w.table, &c->cm, w.now, data, len, out);
+	case 4:
+		return vb_cm_disconnect(w.table, &c->cm, w.now, VB_CM_DATA(data, len), out);
 	case 5:
-		return vb_cm_sidr_reply(w.table, &c->cm, w.now, take(in) % 7, 5, 6, len & 1 ? &ece : NULL,
-					data, take(in) % 80, data, len, out);
-	default: return vb_cm_accept(w.table, &c->cm, w.now, &rep, data, len, out);
+		sidr = (struct vb_cm_sidr_reply){ .status = take(in) % 7,
+						  .qpn = 5,
+						  .qkey = 6,
+						  .ece = len & 1 ? ece : (struct vb_cm_ece){ 0 } };
+		sidr.additional = VB_CM_DATA(data, take(in) % 80);
+		return vb_cm_sidr_reply(w.table, &c->cm, w.now, &sidr, VB_CM_DATA(data, len), out);
+	default:
+		return vb_cm_accept(w.table, &c->cm, w.now, &rep, VB_CM_DATA(data, len), out);
 	}
 }
 

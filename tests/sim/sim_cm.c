@@ -383,11 +383,11 @@ static void user_connect(unsigned from)
 	ep = new_endpoint(e, u);
 	trace("%u: connect token %u", from, token);
 	if (u->sidr)
-		rc = vb_cm_sidr_connect(e->table, &u->conn, w.now, &ep, &route, &sidr, &token, sizeof(token),
-					&out);
+		rc = vb_cm_sidr_connect(e->table, &u->conn, w.now, &ep, &route, &sidr,
+					VB_CM_DATA(&token, sizeof(token)), &out);
 	else
-		rc = vb_cm_connect(e->table, &u->conn, w.now, &ep, &route, &info, &token, sizeof(token),
-				   &out);
+		rc = vb_cm_connect(e->table, &u->conn, w.now, &ep, &route, &info,
+				   VB_CM_DATA(&token, sizeof(token)), &out);
 	if (rc)
 		broken("connect: %d", rc);
 	take_out(from, &out);
@@ -397,16 +397,19 @@ static int decide_request(struct user *u, struct vb_cm_table *t, struct vb_cm_ou
 {
 	struct vb_cm_rep_info rep = { .qpn = w.endpoints[u->endpoint].next_qpn++,
 				      .starting_psn = pick(1 << 24) };
+	struct vb_cm_sidr_reply reply = { .qpn = rep.qpn, .qkey = 7 };
 	unsigned choice = pick(10);
 
-	if (u->sidr)
-		return vb_cm_sidr_reply(t, &u->conn, w.now, pick(3) ? VB_CM_SIDR_SUCCESS : VB_CM_SIDR_REJECT,
-					rep.qpn, 7, NULL, NULL, 0, NULL, 0, out);
+	if (u->sidr) {
+		reply.status = pick(3) ? VB_CM_SIDR_SUCCESS : VB_CM_SIDR_REJECT;
+		return vb_cm_sidr_reply(t, &u->conn, w.now, &reply, VB_CM_NO_DATA, out);
+	}
 	if (choice == 0)
-		return vb_cm_reject(t, &u->conn, w.now, VB_CM_REJ_CONSUMER_DEFINED, NULL, 0, NULL, 0, out);
+		return vb_cm_reject(t, &u->conn, w.now, VB_CM_REJ_CONSUMER_DEFINED, VB_CM_NO_DATA,
+				    VB_CM_NO_DATA, out);
 	if (choice == 1 && u->conn.state == VB_CM_REQ_RCVD)
-		return vb_cm_mra(t, &u->conn, w.now, SERVICE_TIMEOUT, NULL, 0, out);
-	return vb_cm_accept(t, &u->conn, w.now, &rep, NULL, 0, out);
+		return vb_cm_mra(t, &u->conn, w.now, SERVICE_TIMEOUT, VB_CM_NO_DATA, out);
+	return vb_cm_accept(t, &u->conn, w.now, &rep, VB_CM_NO_DATA, out);
 }
 
 static int decide_rep(struct user *u, struct vb_cm_table *t, struct vb_cm_out *out)
@@ -414,10 +417,11 @@ static int decide_rep(struct user *u, struct vb_cm_table *t, struct vb_cm_out *o
 	unsigned choice = pick(10);
 
 	if (choice == 0)
-		return vb_cm_reject(t, &u->conn, w.now, VB_CM_REJ_CONSUMER_DEFINED, NULL, 0, NULL, 0, out);
+		return vb_cm_reject(t, &u->conn, w.now, VB_CM_REJ_CONSUMER_DEFINED, VB_CM_NO_DATA,
+				    VB_CM_NO_DATA, out);
 	if (choice == 1 && u->conn.state == VB_CM_REP_RCVD)
-		return vb_cm_mra(t, &u->conn, w.now, SERVICE_TIMEOUT, NULL, 0, out);
-	return vb_cm_establish(t, &u->conn, w.now, NULL, 0, out);
+		return vb_cm_mra(t, &u->conn, w.now, SERVICE_TIMEOUT, VB_CM_NO_DATA, out);
+	return vb_cm_establish(t, &u->conn, w.now, VB_CM_NO_DATA, out);
 }
 
 /* Data reaches the passive side only if the active side has begun to send. */
@@ -473,14 +477,14 @@ static void user_act(struct user *u, bool calm)
 		if (data_came(u) && pick(2))
 			rc = vb_cm_notify_established(t, &u->conn, w.now, &out);
 		else if (!calm && !pick(8))
-			rc = vb_cm_disconnect(t, &u->conn, w.now, NULL, 0, &out);
+			rc = vb_cm_disconnect(t, &u->conn, w.now, VB_CM_NO_DATA, &out);
 		break;
 	case VB_CM_ESTABLISHED:
 		if (!calm && !pick(4))
-			rc = vb_cm_disconnect(t, &u->conn, w.now, NULL, 0, &out);
+			rc = vb_cm_disconnect(t, &u->conn, w.now, VB_CM_NO_DATA, &out);
 		break;
 	case VB_CM_DREQ_RCVD:
-		rc = vb_cm_disconnect(t, &u->conn, w.now, NULL, 0, &out);
+		rc = vb_cm_disconnect(t, &u->conn, w.now, VB_CM_NO_DATA, &out);
 		break;
 	case VB_CM_CLOSED:
 		user_destroy(u);
@@ -816,7 +820,7 @@ static void give_up_everything(void)
 				user_destroy(u);
 				continue;
 			}
-			if (vb_cm_disconnect(w.endpoints[i].table, &u->conn, w.now, NULL, 0, &out))
+			if (vb_cm_disconnect(w.endpoints[i].table, &u->conn, w.now, VB_CM_NO_DATA, &out))
 				broken("disconnect of an open connection");
 			take_out(i, &out);
 		}

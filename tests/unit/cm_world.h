@@ -171,8 +171,9 @@ static inline void connect_a(struct world *w)
 	struct vb_cm_req_info info = req_info(w);
 	struct vb_cm_endpoint ep = endpoint(A_ID);
 
-	assert_int_equal(
-		vb_cm_connect(w->a.t, &w->a.c, w->now, &ep, &w->p.route, &info, "ping", 4, &w->a.out), 0);
+	assert_int_equal(vb_cm_connect(w->a.t, &w->a.c, w->now, &ep, &w->p.route, &info,
+				       VB_CM_DATA("ping", 4), &w->a.out),
+			 0);
 }
 
 static inline void request_p(struct world *w)
@@ -188,12 +189,12 @@ static inline void accept_p(struct world *w)
 {
 	struct vb_cm_rep_info info = rep_info();
 
-	assert_int_equal(vb_cm_accept(w->p.t, &w->p.c, w->now, &info, "pong", 4, &w->p.out), 0);
+	assert_int_equal(vb_cm_accept(w->p.t, &w->p.c, w->now, &info, VB_CM_DATA("pong", 4), &w->p.out), 0);
 }
 
 static inline void establish_a(struct world *w)
 {
-	assert_int_equal(vb_cm_establish(w->a.t, &w->a.c, w->now, NULL, 0, &w->a.out), 0);
+	assert_int_equal(vb_cm_establish(w->a.t, &w->a.c, w->now, VB_CM_NO_DATA, &w->a.out), 0);
 }
 
 static inline void sidr_connect_a(struct world *w)
@@ -202,13 +203,14 @@ static inline void sidr_connect_a(struct world *w)
 					.max_retries = RETRIES, .peer_gid = w->p.gid };
 	struct vb_cm_endpoint ep = endpoint(A_ID);
 
-	assert_int_equal(
-		vb_cm_sidr_connect(w->a.t, &w->a.c, w->now, &ep, &w->p.route, &info, "who", 3, &w->a.out), 0);
+	assert_int_equal(vb_cm_sidr_connect(w->a.t, &w->a.c, w->now, &ep, &w->p.route, &info,
+					    VB_CM_DATA("who", 3), &w->a.out),
+			 0);
 }
 
 static inline void disconnect_side(struct world *w, struct side *s)
 {
-	assert_int_equal(vb_cm_disconnect(s->t, &s->c, w->now, NULL, 0, &s->out), 0);
+	assert_int_equal(vb_cm_disconnect(s->t, &s->c, w->now, VB_CM_NO_DATA, &s->out), 0);
 }
 
 /* Leads to an established connection on both sides. */
@@ -244,7 +246,7 @@ static inline struct side *bring(struct world *w, enum vb_cm_state state)
 		break;
 	case VB_CM_MRA_REQ_SENT:
 		s = bring(w, VB_CM_REQ_RCVD);
-		assert_int_equal(vb_cm_mra(s->t, &s->c, w->now, SERVICE_TIMEOUT, NULL, 0, &s->out), 0);
+		assert_int_equal(vb_cm_mra(s->t, &s->c, w->now, SERVICE_TIMEOUT, VB_CM_NO_DATA, &s->out), 0);
 		break;
 	case VB_CM_MRA_REQ_RCVD:
 		bring(w, VB_CM_MRA_REQ_SENT);
@@ -260,7 +262,7 @@ static inline struct side *bring(struct world *w, enum vb_cm_state state)
 		break;
 	case VB_CM_MRA_REP_SENT:
 		bring(w, VB_CM_REP_RCVD);
-		assert_int_equal(vb_cm_mra(s->t, &s->c, w->now, SERVICE_TIMEOUT, NULL, 0, &s->out), 0);
+		assert_int_equal(vb_cm_mra(s->t, &s->c, w->now, SERVICE_TIMEOUT, VB_CM_NO_DATA, &s->out), 0);
 		break;
 	case VB_CM_MRA_REP_RCVD:
 		bring(w, VB_CM_MRA_REP_SENT);
@@ -294,8 +296,8 @@ static inline struct side *bring(struct world *w, enum vb_cm_state state)
 		break;
 	case VB_CM_LINGER:
 		s = bring(w, VB_CM_REQ_RCVD);
-		assert_int_equal(vb_cm_reject(s->t, &s->c, w->now, VB_CM_REJ_CONSUMER_DEFINED, "ari", 3, "no",
-					      2, &s->out),
+		assert_int_equal(vb_cm_reject(s->t, &s->c, w->now, VB_CM_REJ_CONSUMER_DEFINED,
+					      VB_CM_DATA("ari", 3), VB_CM_DATA("no", 2), &s->out),
 				 0);
 		break;
 	case VB_CM_CLOSED:

@@ -47,11 +47,13 @@ static void connect__refuses_bad_arguments_and_changes_nothing(void **state)
 	uint8_t data[93] = { 0 };
 	unsigned total, destroyed;
 
-#define REFUSED(change) do {                                                                          \
-		bad = good;                                                                           \
-		change;                                                                               \
-		int err = vb_cm_connect(w->a.t, &w->a.c, 1, &ep, &w->p.route, &bad, NULL, 0, &w->a.out); \
-		assert_int_equal(err, -EINVAL);                                                       \
+#define REFUSED(change)                                                                                      \
+	do {                                                                                                 \
+		bad = good;                                                                                  \
+		change;                                                                                      \
+		int err =                                                                                    \
+			vb_cm_connect(w->a.t, &w->a.c, 1, &ep, &w->p.route, &bad, VB_CM_NO_DATA, &w->a.out); \
+		assert_int_equal(err, -EINVAL);                                                              \
 	} while (0)
 	REFUSED(bad.qpn = 1 << 24);
 	REFUSED(bad.starting_psn = 1 << 24);
@@ -64,12 +66,15 @@ static void connect__refuses_bad_arguments_and_changes_nothing(void **state)
 	REFUSED(bad.path.flow_label = 1 << 20);
 	REFUSED(bad.remote_cm_response_timeout = 32);
 #undef REFUSED
-	assert_int_equal(vb_cm_connect(w->a.t, &w->a.c, 1, &ep, &w->p.route, &good, data, 93, &w->a.out),
-			 -EINVAL);
-	assert_int_equal(vb_cm_connect(w->a.t, &w->a.c, 1, &ep, &w->p.route, &good, NULL, 1, &w->a.out),
-			 -EINVAL);
-	assert_int_equal(vb_cm_connect(w->a.t, &w->a.c, 1, &none, &w->p.route, &good, NULL, 0, &w->a.out),
-			 -EINVAL);
+	assert_int_equal(
+		vb_cm_connect(w->a.t, &w->a.c, 1, &ep, &w->p.route, &good, VB_CM_DATA(data, 93), &w->a.out),
+		-EINVAL);
+	assert_int_equal(
+		vb_cm_connect(w->a.t, &w->a.c, 1, &ep, &w->p.route, &good, VB_CM_DATA(NULL, 1), &w->a.out),
+		-EINVAL);
+	assert_int_equal(
+		vb_cm_connect(w->a.t, &w->a.c, 1, &none, &w->p.route, &good, VB_CM_NO_DATA, &w->a.out),
+		-EINVAL);
 	assert_memory_equal(&w->a.c, &zero, sizeof(zero));
 	assert_quiet(&w->a);
 	vb_cm_table_count(w->a.t, &total, &destroyed);
@@ -84,7 +89,7 @@ static void connect__refuses_a_comm_id_in_use(void **state)
 	struct vb_cm_endpoint ep = endpoint(A_ID);
 
 	connect_a(w);
-	assert_int_equal(vb_cm_connect(w->a.t, &second, 1, &ep, &w->p.route, &info, NULL, 0, &w->a.out),
+	assert_int_equal(vb_cm_connect(w->a.t, &second, 1, &ep, &w->p.route, &info, VB_CM_NO_DATA, &w->a.out),
 			 -EEXIST);
 	assert_int_equal(second.state, VB_CM_IDLE);
 }
@@ -152,8 +157,8 @@ static void handshake__xrc_names_its_qp_in_the_ee_field(void **state)
 	struct vb_cm_endpoint ep = endpoint(A_ID);
 
 	info.transport = VB_CM_XRC;
-	assert_int_equal(vb_cm_connect(w->a.t, &w->a.c, w->now, &ep, &w->p.route, &info, NULL, 0, &w->a.out),
-			 0);
+	assert_int_equal(
+		vb_cm_connect(w->a.t, &w->a.c, w->now, &ep, &w->p.route, &info, VB_CM_NO_DATA, &w->a.out), 0);
 	request_p(w);
 	assert_int_equal(w->p.out.events[0].info.req.transport, VB_CM_XRC);
 	accept_p(w);
@@ -173,11 +178,11 @@ static void handshake__carries_ece_both_ways(void **state)
 
 	req.ece = (struct vb_cm_ece){ .vendor_id = 0x0002c9, .attr_mod = 0xdeadbeef };
 	rep.ece = (struct vb_cm_ece){ .vendor_id = 0xabcdef, .attr_mod = 0x12345678 };
-	assert_int_equal(vb_cm_connect(w->a.t, &w->a.c, w->now, &ep, &w->p.route, &req, NULL, 0, &w->a.out),
-			 0);
+	assert_int_equal(
+		vb_cm_connect(w->a.t, &w->a.c, w->now, &ep, &w->p.route, &req, VB_CM_NO_DATA, &w->a.out), 0);
 	request_p(w);
 	assert_memory_equal(&w->p.out.events[0].info.req.ece, &req.ece, sizeof(req.ece));
-	assert_int_equal(vb_cm_accept(w->p.t, &w->p.c, w->now, &rep, NULL, 0, &w->p.out), 0);
+	assert_int_equal(vb_cm_accept(w->p.t, &w->p.c, w->now, &rep, VB_CM_NO_DATA, &w->p.out), 0);
 	carry(w, &w->p);
 	assert_memory_equal(&w->a.out.events[0].info.rep.ece, &rep.ece, sizeof(rep.ece));
 }
@@ -189,8 +194,9 @@ static void accept__refuses_private_data_beyond_196(void **state)
 	uint8_t data[197] = { 0 };
 
 	bring(w, VB_CM_REQ_RCVD);
-	assert_int_equal(vb_cm_accept(w->p.t, &w->p.c, w->now, &info, data, 197, &w->p.out), -EINVAL);
-	assert_int_equal(vb_cm_accept(w->p.t, &w->p.c, w->now, &info, data, 196, &w->p.out), 0);
+	assert_int_equal(vb_cm_accept(w->p.t, &w->p.c, w->now, &info, VB_CM_DATA(data, 197), &w->p.out),
+			 -EINVAL);
+	assert_int_equal(vb_cm_accept(w->p.t, &w->p.c, w->now, &info, VB_CM_DATA(data, 196), &w->p.out), 0);
 }
 
 static void notify__stands_in_for_a_lost_rtu(void **state)
@@ -232,7 +238,8 @@ static void reject__of_a_rep_ends_the_passive_side(void **state)
 	struct world *w = *state;
 
 	bring(w, VB_CM_REP_RCVD);
-	assert_int_equal(vb_cm_reject(w->a.t, &w->a.c, w->now, VB_CM_REJ_NO_QP, NULL, 0, NULL, 0, &w->a.out),
+	assert_int_equal(vb_cm_reject(w->a.t, &w->a.c, w->now, VB_CM_REJ_NO_QP, VB_CM_NO_DATA, VB_CM_NO_DATA,
+				      &w->a.out),
 			 0);
 	assert_int_equal(vb_cm_rej_msg_message_rejected(vb_cm_rej_of(&w->a.out.sends[0].mad)),
 			 VB_CM_REJECTED_REP);
@@ -249,7 +256,8 @@ static void reject__is_repeated_to_a_repeated_rep(void **state)
 	bring(w, VB_CM_REP_SENT);
 	rep = w->p.out.sends[0];
 	carry(w, &w->p);
-	assert_int_equal(vb_cm_reject(w->a.t, &w->a.c, w->now, VB_CM_REJ_NO_QP, NULL, 0, NULL, 0, &w->a.out),
+	assert_int_equal(vb_cm_reject(w->a.t, &w->a.c, w->now, VB_CM_REJ_NO_QP, VB_CM_NO_DATA, VB_CM_NO_DATA,
+				      &w->a.out),
 			 0);
 	receive_at(w, &w->a, &rep);
 	assert_sent(&w->a, VB_CM_ATTR_REJ);
@@ -263,7 +271,8 @@ static void reject__is_repeated_to_an_rtu_that_crossed_it(void **state)
 	bring(w, VB_CM_REP_RCVD);
 	establish_a(w);
 	rtu = w->a.out.sends[0];
-	assert_int_equal(vb_cm_reject(w->p.t, &w->p.c, w->now, VB_CM_REJ_NO_QP, NULL, 0, NULL, 0, &w->p.out),
+	assert_int_equal(vb_cm_reject(w->p.t, &w->p.c, w->now, VB_CM_REJ_NO_QP, VB_CM_NO_DATA, VB_CM_NO_DATA,
+				      &w->p.out),
 			 0);
 	receive_at(w, &w->p, &rtu);
 	assert_sent(&w->p, VB_CM_ATTR_REJ);
@@ -460,7 +469,7 @@ static void mra__from_a_peer_is_limited(void **state)
 	struct world *w = *state;
 
 	bring(w, VB_CM_REQ_RCVD);
-	assert_int_equal(vb_cm_mra(w->p.t, &w->p.c, w->now, 31, NULL, 0, &w->p.out), 0);
+	assert_int_equal(vb_cm_mra(w->p.t, &w->p.c, w->now, 31, VB_CM_NO_DATA, &w->p.out), 0);
 	carry(w, &w->p);
 	assert_true(vb_cm_deadline(w->a.t) == w->now + vb_cm_timeout_ns(VB_CM_MAX_PEER_TIMEOUT) + TIMEOUT_NS);
 }
@@ -604,13 +613,13 @@ static void sidr__tells_qpn_and_qkey(void **state)
 {
 	struct world *w = *state;
 	const struct vb_cm_event *ev = &w->a.out.events[0];
+	struct vb_cm_sidr_reply reply = { .status = VB_CM_SIDR_SUCCESS, .qpn = 0x1234, .qkey = 0x11111111 };
 
 	bring(w, VB_CM_SIDR_REQ_RCVD);
 	assert_event(&w->p, VB_CM_EV_SIDR_REQUEST, 0);
 	assert_true(w->p.out.events[0].info.sidr_req.service_id == SERVICE);
 	assert_memory_equal(w->p.out.events[0].private_data.bytes, "who\0", 4);
-	assert_int_equal(vb_cm_sidr_reply(w->p.t, &w->p.c, w->now, VB_CM_SIDR_SUCCESS, 0x1234, 0x11111111,
-					  NULL, NULL, 0, "me", 2, &w->p.out),
+	assert_int_equal(vb_cm_sidr_reply(w->p.t, &w->p.c, w->now, &reply, VB_CM_DATA("me", 2), &w->p.out),
 			 0);
 	carry(w, &w->p);
 	assert_event(&w->a, VB_CM_EV_SIDR_REP, VB_CM_SIDR_SUCCESS);
@@ -623,6 +632,7 @@ static void sidr__tells_qpn_and_qkey(void **state)
 static void sidr__repeated_question_gets_the_same_answer(void **state)
 {
 	struct world *w = *state;
+	struct vb_cm_sidr_reply refusal = { .status = VB_CM_SIDR_REJECT, .additional = VB_CM_DATA("x", 1) };
 	struct vb_cm_send req;
 	struct vb_mad answer;
 
@@ -631,9 +641,7 @@ static void sidr__repeated_question_gets_the_same_answer(void **state)
 	request_p(w);
 	receive_at(w, &w->p, &req);
 	assert_quiet(&w->p);
-	assert_int_equal(vb_cm_sidr_reply(w->p.t, &w->p.c, w->now, VB_CM_SIDR_REJECT, 0, 0, NULL, "x", 1,
-					  NULL, 0, &w->p.out),
-			 0);
+	assert_int_equal(vb_cm_sidr_reply(w->p.t, &w->p.c, w->now, &refusal, VB_CM_NO_DATA, &w->p.out), 0);
 	answer = w->p.out.sends[0].mad;
 	receive_at(w, &w->p, &req);
 	assert_sent(&w->p, VB_CM_ATTR_SIDR_REP);

@@ -86,13 +86,13 @@ static void shake_hands(struct scene *s, struct host *active, struct vb_cm_conn 
 
 	memcpy(req.path.remote_gid, passive->gid, 16);
 	memcpy(req.path.local_gid, active->gid, 16);
-	assert_int_equal(vb_cm_connect(active->t, a, s->now, a_ep, &passive->route, &req, NULL, 0, &s->out),
-			 0);
+	assert_int_equal(
+		vb_cm_connect(active->t, a, s->now, a_ep, &passive->route, &req, VB_CM_NO_DATA, &s->out), 0);
 	assert_int_equal(give(s, active, passive, &s->out.sends[0], &rx), VB_CM_NEW_REQUEST);
 	assert_int_equal(vb_cm_request(passive->t, p, s->now, p_ep, &rx, LIFETIME, &s->out), 0);
-	assert_int_equal(vb_cm_accept(passive->t, p, s->now, &rep, NULL, 0, &s->out), 0);
+	assert_int_equal(vb_cm_accept(passive->t, p, s->now, &rep, VB_CM_NO_DATA, &s->out), 0);
 	give(s, passive, active, &s->out.sends[0], &rx);
-	assert_int_equal(vb_cm_establish(active->t, a, s->now, NULL, 0, &s->out), 0);
+	assert_int_equal(vb_cm_establish(active->t, a, s->now, VB_CM_NO_DATA, &s->out), 0);
 	give(s, active, passive, &s->out.sends[0], &rx);
 	assert_int_equal(a->state, VB_CM_ESTABLISHED);
 	assert_int_equal(p->state, VB_CM_ESTABLISHED);

@@ -61,27 +61,28 @@ static int call_of(struct world *w, struct side *s, enum vb_cm_input in)
 	struct vb_cm_req_info req = req_info(w);
 	struct vb_cm_endpoint ep = endpoint(0x00300003);
 	struct vb_cm_sidr_info sidr = { .service_id = 1, .timeout_ns = 1 };
+	struct vb_cm_sidr_reply reply = { .status = VB_CM_SIDR_SUCCESS, .qpn = 1, .qkey = 1 };
 
 	switch (in) {
 	case VB_CM_IN_CONNECT:
-		return vb_cm_connect(s->t, &s->c, w->now, &ep, &s->route, &req, NULL, 0, &s->out);
+		return vb_cm_connect(s->t, &s->c, w->now, &ep, &s->route, &req, VB_CM_NO_DATA, &s->out);
 	case VB_CM_IN_SIDR_CONNECT:
-		return vb_cm_sidr_connect(s->t, &s->c, w->now, &ep, &s->route, &sidr, NULL, 0, &s->out);
+		return vb_cm_sidr_connect(s->t, &s->c, w->now, &ep, &s->route, &sidr, VB_CM_NO_DATA, &s->out);
 	case VB_CM_IN_MRA:
-		return vb_cm_mra(s->t, &s->c, w->now, 1, NULL, 0, &s->out);
+		return vb_cm_mra(s->t, &s->c, w->now, 1, VB_CM_NO_DATA, &s->out);
 	case VB_CM_IN_ACCEPT:
-		return vb_cm_accept(s->t, &s->c, w->now, &rep, NULL, 0, &s->out);
+		return vb_cm_accept(s->t, &s->c, w->now, &rep, VB_CM_NO_DATA, &s->out);
 	case VB_CM_IN_REJECT:
-		return vb_cm_reject(s->t, &s->c, w->now, VB_CM_REJ_NO_QP, NULL, 0, NULL, 0, &s->out);
+		return vb_cm_reject(s->t, &s->c, w->now, VB_CM_REJ_NO_QP, VB_CM_NO_DATA, VB_CM_NO_DATA,
+				    &s->out);
 	case VB_CM_IN_ESTABLISH:
-		return vb_cm_establish(s->t, &s->c, w->now, NULL, 0, &s->out);
+		return vb_cm_establish(s->t, &s->c, w->now, VB_CM_NO_DATA, &s->out);
 	case VB_CM_IN_NOTIFY:
 		return vb_cm_notify_established(s->t, &s->c, w->now, &s->out);
 	case VB_CM_IN_DISCONNECT:
-		return vb_cm_disconnect(s->t, &s->c, w->now, NULL, 0, &s->out);
+		return vb_cm_disconnect(s->t, &s->c, w->now, VB_CM_NO_DATA, &s->out);
 	case VB_CM_IN_SIDR_REPLY:
-		return vb_cm_sidr_reply(s->t, &s->c, w->now, VB_CM_SIDR_SUCCESS, 1, 1, NULL, NULL, 0, NULL, 0,
-					&s->out);
+		return vb_cm_sidr_reply(s->t, &s->c, w->now, &reply, VB_CM_NO_DATA, &s->out);
 	default:
 		return 1;
 	}
@@ -207,7 +208,7 @@ static void destroy__goes_on_disconnecting_alone(void **state)
 	carry(w, &w->p);
 	assert_quiet(&w->a);
 	assert_state(&w->a, VB_CM_TIMEWAIT);
-	assert_int_equal(vb_cm_disconnect(w->a.t, &w->a.c, w->now, NULL, 0, &w->a.out), -EINVAL);
+	assert_int_equal(vb_cm_disconnect(w->a.t, &w->a.c, w->now, VB_CM_NO_DATA, &w->a.out), -EINVAL);
 	expire(w, &w->a);
 	assert_event(&w->a, VB_CM_EV_RELEASE, 0);
 }
@@ -420,7 +421,8 @@ static struct vb_cm_send req_again(struct world *w, uint32_t comm_id, uint32_t p
 	side_init(&fresh, 1, 0);
 	info.starting_psn = psn;
 	assert_int_equal(
-		vb_cm_connect(fresh.t, &fresh.c, w->now, &ep, &w->p.route, &info, NULL, 0, &fresh.out), 0);
+		vb_cm_connect(fresh.t, &fresh.c, w->now, &ep, &w->p.route, &info, VB_CM_NO_DATA, &fresh.out),
+		0);
 	send = fresh.out.sends[0];
 	vb_cm_table_destroy(fresh.t);
 	return send;
@@ -492,13 +494,13 @@ static void stale__rep_from_a_qp_in_use(void **state)
 
 	establish_both(w);
 	info.qpn = 0x555;
-	assert_int_equal(vb_cm_connect(w->a.t, &second, w->now, &ep, &w->p.route, &info, NULL, 0, &w->a.out),
-			 0);
+	assert_int_equal(
+		vb_cm_connect(w->a.t, &second, w->now, &ep, &w->p.route, &info, VB_CM_NO_DATA, &w->a.out), 0);
 	carry(w, &w->a);
 	side_init(&fresh, 2, 0);
 	assert_int_equal(
 		vb_cm_request(fresh.t, &fresh.c, w->now, &peer_ep, &w->last.rx, LIFETIME, &fresh.out), 0);
-	assert_int_equal(vb_cm_accept(fresh.t, &fresh.c, w->now, &rep, NULL, 0, &fresh.out), 0);
+	assert_int_equal(vb_cm_accept(fresh.t, &fresh.c, w->now, &rep, VB_CM_NO_DATA, &fresh.out), 0);
 	receive_at(w, &w->a, &fresh.out.sends[0]);
 	assert_int_equal(w->a.out.num_sends, 2);
 	assert_int_equal(sent(&w->a, 0), VB_CM_ATTR_REJ);
@@ -683,7 +685,8 @@ static void table__iterates_and_finds(void **state)
 		struct vb_cm_endpoint ep = endpoint(0x00100000 + i * 4096 + 7);
 
 		assert_int_equal(
-			vb_cm_connect(w->a.t, &more[i], i, &ep, &w->p.route, &info, NULL, 0, &w->a.out), 0);
+			vb_cm_connect(w->a.t, &more[i], i, &ep, &w->p.route, &info, VB_CM_NO_DATA, &w->a.out),
+			0);
 	}
 	for (unsigned i = 0; i < VB_ARRAY_LEN(more); i++)
 		assert_ptr_equal(vb_cm_table_find(w->a.t, 0x00100000 + i * 4096 + 7), &more[i]);

@@ -151,6 +151,14 @@ struct vb_cm_blob {
 	uint8_t bytes[VB_CM_MAX_PRIVATE_DATA];
 };
 
+/* The same as an argument: lent for the call. */
+struct vb_cm_data {
+	const void *bytes;
+	size_t len;
+};
+#define VB_CM_DATA(bytes, len) ((struct vb_cm_data){ bytes, len })
+#define VB_CM_NO_DATA	       VB_CM_DATA(NULL, 0)
+
 struct vb_cm_conn;
 
 struct vb_cm_event {
@@ -360,8 +368,7 @@ struct vb_cm_endpoint {
  */
 int vb_cm_connect(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns,
 		  const struct vb_cm_endpoint *ep, const struct vb_cm_route *to,
-		  const struct vb_cm_req_info *info, const void *private_data, size_t private_data_len,
-		  struct vb_cm_out *out);
+		  const struct vb_cm_req_info *info, struct vb_cm_data private_data, struct vb_cm_out *out);
 
 /*
  * Takes a NEW_REQUEST or NEW_SIDR_REQUEST into a fresh connection; out carries VB_CM_EV_REQUEST or
@@ -373,12 +380,11 @@ int vb_cm_request(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns,
 
 /* Makes the peer wait longer (service_timeout: exponent) while the user considers its REQ or REP. */
 int vb_cm_mra(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, uint8_t service_timeout,
-	      const void *private_data, size_t private_data_len, struct vb_cm_out *out);
+	      struct vb_cm_data private_data, struct vb_cm_out *out);
 
 /* Passive: sends REP (private data up to 196 bytes), repeats it until RTU. */
 int vb_cm_accept(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns,
-		 const struct vb_cm_rep_info *info, const void *private_data, size_t private_data_len,
-		 struct vb_cm_out *out);
+		 const struct vb_cm_rep_info *info, struct vb_cm_data private_data, struct vb_cm_out *out);
 
 /*
  * Refuses a REQ or a REP: REJ with additional information (up to 72 bytes) and private data (up to 148).
@@ -386,12 +392,11 @@ int vb_cm_accept(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns,
  * handshake).
  */
 int vb_cm_reject(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, enum vb_cm_rej_reason reason,
-		 const void *additional, size_t additional_len, const void *private_data,
-		 size_t private_data_len, struct vb_cm_out *out);
+		 struct vb_cm_data additional, struct vb_cm_data private_data, struct vb_cm_out *out);
 
 /* Active, after EV_REP: sends RTU (private data up to 224 bytes). The connection is established. */
-int vb_cm_establish(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, const void *private_data,
-		    size_t private_data_len, struct vb_cm_out *out);
+int vb_cm_establish(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns,
+		    struct vb_cm_data private_data, struct vb_cm_out *out);
 
 /*
  * Passive, REP sent: data came before RTU, so RTU was lost or overtaken. EV_ESTABLISHED. -EINVAL elsewhere.
@@ -403,8 +408,8 @@ int vb_cm_notify_established(struct vb_cm_table *t, struct vb_cm_conn *c, uint64
  * Ends a connection (DREQ, repeated until DREP), or answers the peer's DREQ (DREP) after EV_DISCONNECTED.
  * Private data up to 220 (DREQ) or 224 (DREP) bytes.
  */
-int vb_cm_disconnect(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, const void *private_data,
-		     size_t private_data_len, struct vb_cm_out *out);
+int vb_cm_disconnect(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns,
+		     struct vb_cm_data private_data, struct vb_cm_out *out);
 
 /*
  * Repeats the DREQ of a connection that waits for the answer, before its time: for a process that ends and
@@ -461,17 +466,20 @@ struct vb_cm_sidr_info {
 
 int vb_cm_sidr_connect(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns,
 		       const struct vb_cm_endpoint *ep, const struct vb_cm_route *to,
-		       const struct vb_cm_sidr_info *info, const void *private_data, size_t private_data_len,
+		       const struct vb_cm_sidr_info *info, struct vb_cm_data private_data,
 		       struct vb_cm_out *out);
 
-/*
- * Answers a SIDR_REQ: status SUCCESS with QPN and Q_Key, or a refusal (additional up to 72, private data up
- * to 136).
- */
+/* Answers a SIDR_REQ: status SUCCESS with QPN and Q_Key, or a refusal (private data up to 136 bytes). */
+struct vb_cm_sidr_reply {
+	enum vb_cm_sidr_status status;
+	uint32_t qpn, qkey;
+	struct vb_cm_ece ece;
+	struct vb_cm_data additional; /* up to 72 bytes */
+};
+
 int vb_cm_sidr_reply(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns,
-		     enum vb_cm_sidr_status status, uint32_t qpn, uint32_t qkey, const struct vb_cm_ece *ece,
-		     const void *additional, size_t additional_len, const void *private_data,
-		     size_t private_data_len, struct vb_cm_out *out);
+		     const struct vb_cm_sidr_reply *reply, struct vb_cm_data private_data,
+		     struct vb_cm_out *out);
 
 /* ---- names (never NULL; "?" outside the lists) ---- */
 

@@ -60,7 +60,7 @@ static void send_mra(struct vb_cm_conn *c, struct vb_cm_step *s, enum vb_cm_mrae
 	vb_cm_mra_msg_set_remote_comm_id(m, c->remote_comm_id);
 	vb_cm_mra_msg_set_message_mraed(m, mraed);
 	vb_cm_mra_msg_set_service_timeout(m, s->service_timeout);
-	vb_cm_mra_msg_set_private_data(m, s->private_data, s->private_data_len);
+	vb_cm_mra_msg_set_private_data(m, s->private_data.bytes, s->private_data.len);
 	/* The peer's repetitions may now come later by this. */
 	c->linger_ns += vb_cm_timeout_ns(s->service_timeout) * (c->max_retries + 1u);
 	keep(c, mad);
@@ -96,7 +96,7 @@ static enum vb_cm_rejected rejected_message(enum vb_cm_state state)
 }
 
 static void send_rej(struct vb_cm_conn *c, struct vb_cm_step *s, enum vb_cm_rej_reason reason,
-		     const void *additional, size_t additional_len)
+		     struct vb_cm_data additional)
 {
 	struct vb_mad *mad = begin_message(c, s, VB_CM_ATTR_REJ);
 	struct vb_cm_rej_msg *m = vb_cm_rej_in(mad);
@@ -105,9 +105,9 @@ static void send_rej(struct vb_cm_conn *c, struct vb_cm_step *s, enum vb_cm_rej_
 	vb_cm_rej_msg_set_remote_comm_id(m, c->remote_comm_id);
 	vb_cm_rej_msg_set_message_rejected(m, rejected_message(c->state));
 	vb_cm_rej_msg_set_reason(m, reason);
-	vb_cm_rej_msg_set_reject_info_length(m, additional_len);
-	vb_cm_rej_msg_set_ari(m, additional, additional_len);
-	vb_cm_rej_msg_set_private_data(m, s->private_data, s->private_data_len);
+	vb_cm_rej_msg_set_reject_info_length(m, additional.len);
+	vb_cm_rej_msg_set_ari(m, additional.bytes, additional.len);
+	vb_cm_rej_msg_set_private_data(m, s->private_data.bytes, s->private_data.len);
 	keep(c, mad);
 }
 
@@ -117,7 +117,7 @@ static void send_rej_timeout(struct vb_cm_conn *c, struct vb_cm_step *s)
 	uint8_t guid[8];
 
 	vb_field_set(guid, 0, 64, c->ca_guid);
-	send_rej(c, s, VB_CM_REJ_TIMEOUT, guid, sizeof(guid));
+	send_rej(c, s, VB_CM_REJ_TIMEOUT, VB_CM_DATA(guid, sizeof(guid)));
 }
 
 /* ---- beginning ---- */
@@ -161,7 +161,7 @@ bool vb_cm_do_send_req(struct vb_cm_conn *c, struct vb_cm_step *s)
 	c->linger_ns = (vb_cm_timeout_ns(info->local_cm_response_timeout) + path_ns) * (c->max_retries + 2u);
 	mad = begin_message(c, s, VB_CM_ATTR_REQ);
 	vb_cm_put_req(mad, c, info);
-	vb_cm_req_msg_set_private_data(vb_cm_req_in(mad), s->private_data, s->private_data_len);
+	vb_cm_req_msg_set_private_data(vb_cm_req_in(mad), s->private_data.bytes, s->private_data.len);
 	keep_for_retries(c, s, mad);
 	return true;
 }
@@ -184,7 +184,7 @@ bool vb_cm_do_send_sidr_req(struct vb_cm_conn *c, struct vb_cm_step *s)
 	vb_cm_sidr_req_msg_set_request_id(m, c->local_comm_id);
 	vb_cm_sidr_req_msg_set_pkey(m, s->sidr->pkey);
 	vb_cm_sidr_req_msg_set_service_id(m, c->service_id);
-	vb_cm_sidr_req_msg_set_private_data(m, s->private_data, s->private_data_len);
+	vb_cm_sidr_req_msg_set_private_data(m, s->private_data.bytes, s->private_data.len);
 	keep_for_retries(c, s, mad);
 	return true;
 }
@@ -253,14 +253,14 @@ bool vb_cm_do_send_rep(struct vb_cm_conn *c, struct vb_cm_step *s)
 
 	c->local_qpn = s->rep->qpn;
 	vb_cm_put_rep(mad, c, s->rep);
-	vb_cm_rep_msg_set_private_data(vb_cm_rep_in(mad), s->private_data, s->private_data_len);
+	vb_cm_rep_msg_set_private_data(vb_cm_rep_in(mad), s->private_data.bytes, s->private_data.len);
 	keep_for_retries(c, s, mad);
 	return true;
 }
 
 bool vb_cm_do_reject(struct vb_cm_conn *c, struct vb_cm_step *s)
 {
-	send_rej(c, s, s->reason, s->additional, s->additional_len);
+	send_rej(c, s, s->reason, s->additional);
 	return true;
 }
 
@@ -277,7 +277,7 @@ bool vb_cm_do_send_rtu(struct vb_cm_conn *c, struct vb_cm_step *s)
 
 	vb_cm_rtu_msg_set_local_comm_id(m, c->local_comm_id);
 	vb_cm_rtu_msg_set_remote_comm_id(m, c->remote_comm_id);
-	vb_cm_rtu_msg_set_private_data(m, s->private_data, s->private_data_len);
+	vb_cm_rtu_msg_set_private_data(m, s->private_data.bytes, s->private_data.len);
 	keep(c, mad);
 	return true;
 }
@@ -290,7 +290,7 @@ bool vb_cm_do_send_dreq(struct vb_cm_conn *c, struct vb_cm_step *s)
 	vb_cm_dreq_msg_set_local_comm_id(m, c->local_comm_id);
 	vb_cm_dreq_msg_set_remote_comm_id(m, c->remote_comm_id);
 	vb_cm_dreq_msg_set_remote_qpn(m, c->remote_qpn);
-	vb_cm_dreq_msg_set_private_data(m, s->private_data, s->private_data_len);
+	vb_cm_dreq_msg_set_private_data(m, s->private_data.bytes, s->private_data.len);
 	keep_for_retries(c, s, mad);
 	return true;
 }
@@ -302,7 +302,7 @@ bool vb_cm_do_send_drep(struct vb_cm_conn *c, struct vb_cm_step *s)
 
 	vb_cm_drep_msg_set_local_comm_id(m, c->local_comm_id);
 	vb_cm_drep_msg_set_remote_comm_id(m, c->remote_comm_id);
-	vb_cm_drep_msg_set_private_data(m, s->private_data, s->private_data_len);
+	vb_cm_drep_msg_set_private_data(m, s->private_data.bytes, s->private_data.len);
 	keep(c, mad);
 	return true;
 }
@@ -322,9 +322,9 @@ bool vb_cm_do_send_sidr_rep(struct vb_cm_conn *c, struct vb_cm_step *s)
 	vb_cm_sidr_rep_msg_set_qpn(m, info->qpn);
 	vb_cm_sidr_rep_msg_set_qkey(m, info->qkey);
 	vb_cm_sidr_rep_msg_set_service_id(m, c->service_id);
-	vb_cm_sidr_rep_msg_set_additional_info_length(m, s->additional_len);
-	vb_cm_sidr_rep_msg_set_additional_info(m, s->additional, s->additional_len);
-	vb_cm_sidr_rep_msg_set_private_data(m, s->private_data, s->private_data_len);
+	vb_cm_sidr_rep_msg_set_additional_info_length(m, s->additional.len);
+	vb_cm_sidr_rep_msg_set_additional_info(m, s->additional.bytes, s->additional.len);
+	vb_cm_sidr_rep_msg_set_private_data(m, s->private_data.bytes, s->private_data.len);
 	keep(c, mad);
 	return true;
 }

@@ -16,10 +16,7 @@ static struct vb_cm_step begin(struct vb_cm_table *t, uint64_t now_ns, struct vb
 	return (struct vb_cm_step){ .t = t, .now_ns = now_ns, .out = out };
 }
 
-static bool fits(const void *data, size_t len, size_t max)
-{
-	return len <= max && (data || !len);
-}
+static bool fits(struct vb_cm_data data, size_t max) { return data.len <= max && (data.bytes || !data.len); }
 
 static bool is_legal(const struct vb_cm_conn *c, enum vb_cm_input input)
 {
@@ -63,27 +60,25 @@ static bool is_rep_valid(const struct vb_cm_rep_info *r)
 
 int vb_cm_connect(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns,
 		  const struct vb_cm_endpoint *ep, const struct vb_cm_route *to,
-		  const struct vb_cm_req_info *info, const void *private_data, size_t private_data_len,
-		  struct vb_cm_out *out)
+		  const struct vb_cm_req_info *info, struct vb_cm_data private_data, struct vb_cm_out *out)
 {
 	struct vb_cm_step s = begin(t, now_ns, out);
 	int rc = check_begin(t, c, VB_CM_IN_CONNECT, ep);
 
 	if (rc)
 		return rc;
-	if (!is_req_valid(info) || !fits(private_data, private_data_len, vb_cm_req_msg_private_data_bytes))
+	if (!is_req_valid(info) || !fits(private_data, vb_cm_req_msg_private_data_bytes))
 		return -EINVAL;
 	s.ep = ep;
 	s.to = to;
 	s.req = info;
 	s.private_data = private_data;
-	s.private_data_len = private_data_len;
 	return take_step(c, VB_CM_IN_CONNECT, &s);
 }
 
 int vb_cm_sidr_connect(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns,
 		       const struct vb_cm_endpoint *ep, const struct vb_cm_route *to,
-		       const struct vb_cm_sidr_info *info, const void *private_data, size_t private_data_len,
+		       const struct vb_cm_sidr_info *info, struct vb_cm_data private_data,
 		       struct vb_cm_out *out)
 {
 	struct vb_cm_step s = begin(t, now_ns, out);
@@ -92,13 +87,12 @@ int vb_cm_sidr_connect(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now
 	if (rc)
 		return rc;
 	if (!info->timeout_ns || info->max_retries > 15 ||
-	    !fits(private_data, private_data_len, vb_cm_sidr_req_msg_private_data_bytes))
+	    !fits(private_data, vb_cm_sidr_req_msg_private_data_bytes))
 		return -EINVAL;
 	s.ep = ep;
 	s.to = to;
 	s.sidr = info;
 	s.private_data = private_data;
-	s.private_data_len = private_data_len;
 	return take_step(c, VB_CM_IN_SIDR_CONNECT, &s);
 }
 
@@ -124,59 +118,51 @@ int vb_cm_request(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns,
 }
 
 int vb_cm_mra(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, uint8_t service_timeout,
-	      const void *private_data, size_t private_data_len, struct vb_cm_out *out)
+	      struct vb_cm_data private_data, struct vb_cm_out *out)
 {
 	struct vb_cm_step s = begin(t, now_ns, out);
 
-	if (service_timeout > MAX_EXPONENT ||
-	    !fits(private_data, private_data_len, vb_cm_mra_msg_private_data_bytes))
+	if (service_timeout > MAX_EXPONENT || !fits(private_data, vb_cm_mra_msg_private_data_bytes))
 		return -EINVAL;
 	s.service_timeout = service_timeout;
 	s.private_data = private_data;
-	s.private_data_len = private_data_len;
 	return take_step(c, VB_CM_IN_MRA, &s);
 }
 
 int vb_cm_accept(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns,
-		 const struct vb_cm_rep_info *info, const void *private_data, size_t private_data_len,
-		 struct vb_cm_out *out)
+		 const struct vb_cm_rep_info *info, struct vb_cm_data private_data, struct vb_cm_out *out)
 {
 	struct vb_cm_step s = begin(t, now_ns, out);
 
-	if (!is_rep_valid(info) || !fits(private_data, private_data_len, vb_cm_rep_msg_private_data_bytes))
+	if (!is_rep_valid(info) || !fits(private_data, vb_cm_rep_msg_private_data_bytes))
 		return -EINVAL;
 	s.rep = info;
 	s.private_data = private_data;
-	s.private_data_len = private_data_len;
 	return take_step(c, VB_CM_IN_ACCEPT, &s);
 }
 
 int vb_cm_reject(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, enum vb_cm_rej_reason reason,
-		 const void *additional, size_t additional_len, const void *private_data,
-		 size_t private_data_len, struct vb_cm_out *out)
+		 struct vb_cm_data additional, struct vb_cm_data private_data, struct vb_cm_out *out)
 {
 	struct vb_cm_step s = begin(t, now_ns, out);
 
-	if ((unsigned)reason - 1 >= 0xffff || !fits(additional, additional_len, vb_cm_rej_msg_ari_bytes) ||
-	    !fits(private_data, private_data_len, vb_cm_rej_msg_private_data_bytes))
+	if ((unsigned)reason - 1 >= 0xffff || !fits(additional, vb_cm_rej_msg_ari_bytes) ||
+	    !fits(private_data, vb_cm_rej_msg_private_data_bytes))
 		return -EINVAL;
 	s.reason = reason;
 	s.additional = additional;
-	s.additional_len = additional_len;
 	s.private_data = private_data;
-	s.private_data_len = private_data_len;
 	return take_step(c, VB_CM_IN_REJECT, &s);
 }
 
-int vb_cm_establish(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, const void *private_data,
-		    size_t private_data_len, struct vb_cm_out *out)
+int vb_cm_establish(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns,
+		    struct vb_cm_data private_data, struct vb_cm_out *out)
 {
 	struct vb_cm_step s = begin(t, now_ns, out);
 
-	if (!fits(private_data, private_data_len, vb_cm_rtu_msg_private_data_bytes))
+	if (!fits(private_data, vb_cm_rtu_msg_private_data_bytes))
 		return -EINVAL;
 	s.private_data = private_data;
-	s.private_data_len = private_data_len;
 	return take_step(c, VB_CM_IN_ESTABLISH, &s);
 }
 
@@ -188,17 +174,16 @@ int vb_cm_notify_established(struct vb_cm_table *t, struct vb_cm_conn *c, uint64
 	return take_step(c, VB_CM_IN_NOTIFY, &s);
 }
 
-int vb_cm_disconnect(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, const void *private_data,
-		     size_t private_data_len, struct vb_cm_out *out)
+int vb_cm_disconnect(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns,
+		     struct vb_cm_data private_data, struct vb_cm_out *out)
 {
 	struct vb_cm_step s = begin(t, now_ns, out);
 	size_t max = c->state == VB_CM_DREQ_RCVD ? vb_cm_drep_msg_private_data_bytes
 						 : vb_cm_dreq_msg_private_data_bytes;
 
-	if (!fits(private_data, private_data_len, max))
+	if (!fits(private_data, max))
 		return -EINVAL;
 	s.private_data = private_data;
-	s.private_data_len = private_data_len;
 	return take_step(c, VB_CM_IN_DISCONNECT, &s);
 }
 
@@ -297,25 +282,20 @@ void vb_cm_packet_returned(struct vb_cm_table *t, uint64_t now_ns, uint32_t remo
 }
 
 int vb_cm_sidr_reply(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns,
-		     enum vb_cm_sidr_status status, uint32_t qpn, uint32_t qkey, const struct vb_cm_ece *ece,
-		     const void *additional, size_t additional_len, const void *private_data,
-		     size_t private_data_len, struct vb_cm_out *out)
+		     const struct vb_cm_sidr_reply *reply, struct vb_cm_data private_data,
+		     struct vb_cm_out *out)
 {
 	struct vb_cm_step s = begin(t, now_ns, out);
-	struct vb_cm_sidr_rep_info info = { .qpn = qpn, .qkey = qkey };
+	struct vb_cm_sidr_rep_info info = { .qpn = reply->qpn, .qkey = reply->qkey, .ece = reply->ece };
 
-	if ((unsigned)status > 0xff || qpn >= 1u << 24 ||
-	    !fits(additional, additional_len, vb_cm_sidr_rep_msg_additional_info_bytes) ||
-	    !fits(private_data, private_data_len, vb_cm_sidr_rep_msg_private_data_bytes))
+	if ((unsigned)reply->status > 0xff || reply->qpn >= 1u << 24 ||
+	    !fits(reply->additional, vb_cm_sidr_rep_msg_additional_info_bytes) ||
+	    !fits(private_data, vb_cm_sidr_rep_msg_private_data_bytes))
 		return -EINVAL;
-	if (ece)
-		info.ece = *ece;
-	s.sidr_status = status;
+	s.sidr_status = reply->status;
 	s.sidr_rep = &info;
-	s.additional = additional;
-	s.additional_len = additional_len;
+	s.additional = reply->additional;
 	s.private_data = private_data;
-	s.private_data_len = private_data_len;
 	return take_step(c, VB_CM_IN_SIDR_REPLY, &s);
 }
 

@@ -35,8 +35,7 @@ struct vb_cm_step {
 	const struct vb_cm_sidr_rep_info *sidr_rep;
 	enum vb_cm_rej_reason reason;
 	enum vb_cm_sidr_status sidr_status;
-	const void *private_data, *additional;
-	size_t private_data_len, additional_len;
+	struct vb_cm_data private_data, additional;
 	uint8_t service_timeout, packet_lifetime;
 	int status;		/* of the event that a failure causes */
 	uint64_t mra_wait_ns;	/* set by a received MRA */
