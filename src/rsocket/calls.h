@@ -48,10 +48,9 @@ ssize_t vb_rs_stream_write(struct vb_rs *s, const struct iovec *iov, int iovcnt,
 
 int vb_rs_datagram_bind(struct vb_rs *s, const struct sockaddr *addr, socklen_t len);
 int vb_rs_datagram_connect(struct vb_rs *s, const struct sockaddr *addr, socklen_t len);
-ssize_t vb_rs_datagram_receive(struct vb_rs *s, const struct iovec *iov, int iovcnt, int flags,
-			       struct sockaddr *src, socklen_t *len, int *msg_flags);
-ssize_t vb_rs_datagram_send(struct vb_rs *s, const struct iovec *iov, int iovcnt, int flags,
-			    const struct sockaddr *dest, socklen_t len);
+/* As recvmsg(2) and sendmsg(2), of which they know name, buffers and MSG_TRUNC. */
+ssize_t vb_rs_datagram_receive(struct vb_rs *s, struct msghdr *msg, int flags);
+ssize_t vb_rs_datagram_send(struct vb_rs *s, const struct msghdr *msg, int flags);
 
 /* ---- sets (set.c) ---- */
 

@@ -19,16 +19,16 @@ static size_t scatter(const struct iovec *iov, int iovcnt, const uint8_t *data, 
 	return done;
 }
 
-static void copy_source(struct vb_rs *s, const struct vb_cma_addr *src, struct sockaddr *addr, socklen_t *len)
+static void copy_source(struct vb_rs *s, const struct vb_cma_addr *src, struct msghdr *msg)
 {
 	struct vb_cma_addr of_domain = *src;
 	struct sockaddr_storage ss;
 
-	if (!addr || !len)
+	if (!msg->msg_name)
 		return;
 	of_domain.family = (sa_family_t)s->domain;
 	vb_cma_addr_format(&of_domain, &ss);
-	vb_rs_copy_address((struct sockaddr *)&ss, addr, len);
+	vb_rs_copy_address((struct sockaddr *)&ss, msg->msg_name, &msg->msg_namelen);
 }
 
 /* A connected socket receives from its peer alone. */
@@ -43,8 +43,7 @@ static bool can_receive(struct vb_rs *s)
 	return s->datagram->reading_is_shut || vb_rs_datagram_is_readable(s);
 }
 
-static ssize_t receive_locked(struct vb_rs *s, const struct iovec *iov, int iovcnt, int flags,
-			      struct sockaddr *addr, socklen_t *len, int *msg_flags)
+static ssize_t receive_locked(struct vb_rs *s, struct msghdr *msg, int flags)
 {
 	struct vb_cma_addr src;
 	struct vb_rs_port *port;
@@ -61,23 +60,22 @@ static ssize_t receive_locked(struct vb_rs *s, const struct iovec *iov, int iovc
 			return 0; /* reading is shut */
 		size_t bytes = vb_rs_datagram_next_locked(s, &src, &data, &port);
 		bool wanted = is_wanted(s->datagram, &src);
-		size_t n = wanted ? scatter(iov, iovcnt, data, bytes) : 0;
+		size_t n = wanted ? scatter(msg->msg_iov, (int)msg->msg_iovlen, data, bytes) : 0;
 		if (!wanted || !(flags & MSG_PEEK))
 			vb_rs_datagram_release_locked(s, port);
 		if (!wanted)
 			continue;
-		copy_source(s, &src, addr, len);
-		if (msg_flags && n < bytes)
-			*msg_flags |= MSG_TRUNC;
+		copy_source(s, &src, msg);
+		if (n < bytes)
+			msg->msg_flags |= MSG_TRUNC;
 		return (ssize_t)(flags & MSG_TRUNC ? bytes : n);
 	}
 }
 
-ssize_t vb_rs_datagram_receive(struct vb_rs *s, const struct iovec *iov, int iovcnt, int flags,
-			       struct sockaddr *src, socklen_t *len, int *msg_flags)
+ssize_t vb_rs_datagram_receive(struct vb_rs *s, struct msghdr *msg, int flags)
 {
 	pthread_mutex_lock(&s->lock);
-	ssize_t n = receive_locked(s, iov, iovcnt, flags, src, len, msg_flags);
+	ssize_t n = receive_locked(s, msg, flags);
 	pthread_mutex_unlock(&s->lock);
 	return n;
 }
@@ -155,18 +153,18 @@ static ssize_t send_locked(struct vb_rs *s, const struct vb_cma_addr *to, const 
 	return send_packet(dest, iov, iovcnt, bytes);
 }
 
-ssize_t vb_rs_datagram_send(struct vb_rs *s, const struct iovec *iov, int iovcnt, int flags,
-			    const struct sockaddr *addr, socklen_t len)
+ssize_t vb_rs_datagram_send(struct vb_rs *s, const struct msghdr *msg, int flags)
 {
+	const struct sockaddr *addr = msg->msg_name;
 	struct vb_cma_addr to;
 	ssize_t n;
 
-	if (addr && (!vb_rs_is_whole_address(addr, len) || vb_cma_addr_parse(addr, &to)))
+	if (addr && (!vb_rs_is_whole_address(addr, msg->msg_namelen) || vb_cma_addr_parse(addr, &to)))
 		return -EINVAL;
 	pthread_mutex_lock(&s->lock);
 	if (!addr)
 		to = s->datagram->peer;
-	n = to.family ? send_locked(s, &to, iov, iovcnt, flags) : -EDESTADDRREQ;
+	n = to.family ? send_locked(s, &to, msg->msg_iov, (int)msg->msg_iovlen, flags) : -EDESTADDRREQ;
 	pthread_mutex_unlock(&s->lock);
 	return n;
 }

@@ -25,8 +25,12 @@ static struct iovec one_piece(const void *buf, size_t len)
 	return (struct iovec){ (void *)(uintptr_t)buf, len < SSIZE_MAX ? len : SSIZE_MAX };
 }
 
-static ssize_t receive(const char *call, int socket, const struct iovec *iov, size_t count, int flags,
-		       struct sockaddr *src, socklen_t *len, int *msg_flags)
+static struct msghdr message_of(const struct iovec *iov, size_t count)
+{
+	return (struct msghdr){ .msg_iov = (struct iovec *)(uintptr_t)iov, .msg_iovlen = count };
+}
+
+static ssize_t receive(const char *call, int socket, struct msghdr *msg, int flags)
 {
 	VB_DEFERRED;
 	struct vb_rs *s = vb_rs_get_checked(socket, call);
@@ -34,17 +38,17 @@ static ssize_t receive(const char *call, int socket, const struct iovec *iov, si
 
 	if (!s)
 		return -1;
-	n = check_list(iov, count);
+	n = check_list(msg->msg_iov, msg->msg_iovlen);
 	if (n)
 		vb_explain(call, LIST_LIMITS);
 	else if (!vb_rs_is_stream(s))
-		n = vb_rs_datagram_receive(s, iov, (int)count, flags, src, len, msg_flags);
+		n = vb_rs_datagram_receive(s, msg, flags);
 	else
-		n = vb_rs_stream_read(s, iov, (int)count, flags);
+		n = vb_rs_stream_read(s, msg->msg_iov, (int)msg->msg_iovlen, flags);
 	bool is_stream = vb_rs_is_stream(s);
 	vb_rs_put(s);
-	if (n > 0 && is_stream && src && len)
-		(void)rgetpeername(socket, src, len); /* a stream's bytes come from its peer */
+	if (n > 0 && is_stream && msg->msg_name) /* a stream's bytes come from its peer */
+		(void)rgetpeername(socket, msg->msg_name, &msg->msg_namelen);
 	return vb_rs_result(n);
 }
 
@@ -56,8 +60,7 @@ static bool is_connected(struct vb_rs *s)
 	return is;
 }
 
-static ssize_t transmit(const char *call, int socket, const struct iovec *iov, size_t count, int flags,
-			const struct sockaddr *dest, socklen_t len)
+static ssize_t transmit(const char *call, int socket, const struct msghdr *msg, int flags)
 {
 	VB_DEFERRED;
 	struct vb_rs *s = vb_rs_get_checked(socket, call);
@@ -65,15 +68,15 @@ static ssize_t transmit(const char *call, int socket, const struct iovec *iov, s
 
 	if (!s)
 		return -1;
-	n = check_list(iov, count);
+	n = check_list(msg->msg_iov, msg->msg_iovlen);
 	if (n)
 		vb_explain(call, LIST_LIMITS);
 	else if (!vb_rs_is_stream(s))
-		n = vb_rs_datagram_send(s, iov, (int)count, flags, dest, len);
-	else if (dest || len)
+		n = vb_rs_datagram_send(s, msg, flags);
+	else if (msg->msg_name || msg->msg_namelen)
 		n = is_connected(s) ? -EISCONN : -ENOTCONN;
 	else
-		n = vb_rs_stream_write(s, iov, (int)count, flags);
+		n = vb_rs_stream_write(s, msg->msg_iov, (int)msg->msg_iovlen, flags);
 	vb_rs_put(s);
 	return vb_rs_result(n);
 }
@@ -84,15 +87,24 @@ VB_EXPORT ssize_t rrecvfrom(int socket, void *buf, size_t len, int flags, struct
 			    socklen_t *addrlen)
 {
 	struct iovec iov = one_piece(buf, len);
+	struct msghdr msg = message_of(&iov, 1);
 
-	return receive(__func__, socket, &iov, 1, flags, src_addr, addrlen, NULL);
+	if (src_addr && addrlen) {
+		msg.msg_name = src_addr;
+		msg.msg_namelen = *addrlen;
+	}
+	ssize_t n = receive(__func__, socket, &msg, flags);
+	if (msg.msg_name)
+		*addrlen = msg.msg_namelen;
+	return n;
 }
 
 static ssize_t receive_into(const char *call, int socket, void *buf, size_t len, int flags)
 {
 	struct iovec iov = one_piece(buf, len);
+	struct msghdr msg = message_of(&iov, 1);
 
-	return receive(call, socket, &iov, 1, flags, NULL, NULL, NULL);
+	return receive(call, socket, &msg, flags);
 }
 
 VB_EXPORT ssize_t rrecv(int socket, void *buf, size_t len, int flags)
@@ -107,7 +119,9 @@ VB_EXPORT ssize_t rread(int socket, void *buf, size_t count)
 
 VB_EXPORT ssize_t rreadv(int socket, const struct iovec *iov, int iovcnt)
 {
-	return receive(__func__, socket, iov, (size_t)iovcnt, 0, NULL, NULL, NULL);
+	struct msghdr msg = message_of(iov, (size_t)iovcnt);
+
+	return receive(__func__, socket, &msg, 0);
 }
 
 VB_EXPORT ssize_t rrecvmsg(int socket, struct msghdr *msg, int flags)
@@ -117,8 +131,7 @@ VB_EXPORT ssize_t rrecvmsg(int socket, struct msghdr *msg, int flags)
 	if (msg->msg_iovlen > IOV_MAX)
 		return vb_rs_fail(EMSGSIZE, LIST_LIMITS);
 	msg->msg_flags = 0;
-	ssize_t n = receive(__func__, socket, msg->msg_iov, msg->msg_iovlen, flags, msg->msg_name,
-			    msg->msg_name ? &msg->msg_namelen : NULL, &msg->msg_flags);
+	ssize_t n = receive(__func__, socket, msg, flags);
 	if (n >= 0)
 		msg->msg_controllen = 0; /* there is no ancillary data */
 	return n;
@@ -130,8 +143,11 @@ static ssize_t transmit_from(const char *call, int socket, const void *buf, size
 			     const struct sockaddr *dest, socklen_t dest_len)
 {
 	struct iovec iov = one_piece(buf, len);
+	struct msghdr msg = message_of(&iov, 1);
 
-	return transmit(call, socket, &iov, 1, flags, dest, dest_len);
+	msg.msg_name = (void *)(uintptr_t)dest;
+	msg.msg_namelen = dest_len;
+	return transmit(call, socket, &msg, flags);
 }
 
 VB_EXPORT ssize_t rsendto(int socket, const void *buf, size_t len, int flags,
@@ -152,7 +168,9 @@ VB_EXPORT ssize_t rwrite(int socket, const void *buf, size_t count)
 
 VB_EXPORT ssize_t rwritev(int socket, const struct iovec *iov, int iovcnt)
 {
-	return transmit(__func__, socket, iov, (size_t)iovcnt, 0, NULL, 0);
+	struct msghdr msg = message_of(iov, (size_t)iovcnt);
+
+	return transmit(__func__, socket, &msg, 0);
 }
 
 VB_EXPORT ssize_t rsendmsg(int socket, const struct msghdr *msg, int flags)
@@ -163,6 +181,9 @@ VB_EXPORT ssize_t rsendmsg(int socket, const struct msghdr *msg, int flags)
 		return vb_rs_fail(ENOTSUP, "there is no ancillary data over RDMA");
 	if (msg->msg_iovlen > IOV_MAX)
 		return vb_rs_fail(EMSGSIZE, LIST_LIMITS);
-	return transmit(__func__, socket, msg->msg_iov, msg->msg_iovlen, flags, msg->msg_name,
-			msg->msg_name ? msg->msg_namelen : 0);
+	struct msghdr named = *msg;
+
+	if (!named.msg_name)
+		named.msg_namelen = 0;
+	return transmit(__func__, socket, &named, flags);
 }
