@@ -11,7 +11,7 @@
 #include "../../again.h"
 #include "cm.h"
 
-enum { MOST_CLIENTS = 40, MESSAGE_BYTES = 2000, ROUNDS = 20 };
+enum { MOST_CLIENTS = 40, MESSAGE_BYTES = 2000, ROUNDS = 20, LONGEST_PAUSE_US = 100000 };
 /* What a program may want for itself, and how many a device takes of these: the program sees them. */
 enum { LOW_NUMBERS = 256, NUMBERS_OF_A_DEVICE = 2 };
 
@@ -37,10 +37,19 @@ static struct shared {
 		}                   \
 	} while (0)
 
+/* Each time twice as long: many processes that look often leave no processor for the few that work. */
+static void pause_longer(unsigned *us)
+{
+	usleep(*us);
+	if (*us < LONGEST_PAUSE_US)
+		*us *= 2;
+}
+
 static void await(const atomic_uint *count, unsigned least)
 {
+	unsigned us = 1000;
 	while (atomic_load(count) < least)
-		usleep(1000);
+		pause_longer(&us);
 }
 
 static void limit(int resource, rlim_t most)
@@ -52,9 +61,10 @@ static void limit(int resource, rlim_t most)
 static struct ibv_wc next_completion(struct ibv_cq *cq)
 {
 	struct ibv_wc wc;
+	unsigned us = 10;
 	int n;
 	while (!(n = ibv_poll_cq(cq, 1, &wc)))
-		usleep(10);
+		pause_longer(&us);
 	CHECK(n == 1);
 	errno = (int)wc.status;
 	CHECK(wc.status == IBV_WC_SUCCESS);
@@ -108,8 +118,12 @@ static void accept_all(struct rdma_event_channel *channel, unsigned clients, str
 	unsigned asked = 0, there = 0;
 	while (there < clients) {
 		CHECK(rdma_get_cm_event(channel, &event) == 0);
-		CHECK(event->event == RDMA_CM_EVENT_CONNECT_REQUEST ||
-		      event->event == RDMA_CM_EVENT_ESTABLISHED);
+		bool is_expected = event->event == RDMA_CM_EVENT_CONNECT_REQUEST ||
+				   event->event == RDMA_CM_EVENT_ESTABLISHED;
+		if (!is_expected)
+			fprintf(stderr, "# %d: %s, status %d, when %u of %u clients were there\n", getpid(),
+				rdma_event_str(event->event), event->status, there, clients);
+		CHECK(is_expected);
 		there += event->event == RDMA_CM_EVENT_ESTABLISHED;
 		struct rdma_cm_id *id = event->event == RDMA_CM_EVENT_CONNECT_REQUEST ? event->id : NULL;
 		CHECK(rdma_ack_cm_event(event) == 0);
