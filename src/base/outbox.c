@@ -198,7 +198,7 @@ static int send_waiting(struct vb_outbox *o, struct receiver *r, uint64_t now_ns
 	int err = 0;
 
 	while (!vb_list_is_empty(&r->messages)) {
-		if (!is_absence(err)) /* an absent receiver is so for all that wait */
+		if (!is_absence(err)) /* one refusal stands for all that wait */
 			err = o->type->send(first_of(r)->message);
 		if (err == -EAGAIN)
 			return err;

@@ -8,8 +8,8 @@
  * messages wait for an absent receiver, for VB_OUTBOX_ABSENT_NS. They wait longer for one that has its name
  * and is about to accept messages, VB_OUTBOX_UNREADY_NS after it was first found so.
  *
- * Beyond its type's age a message is dropped, as it would do harm. Its age counts from when its receiver was
- * last found unready: until then nobody had accepted a copy of it.
+ * A message older than its type's max_age_ns is dropped, because delivering it would do harm. Its age counts
+ * from the moment the receiver was last found unready: nobody can have accepted a copy before.
  *
  * Pure: time is an argument in ns, and the owner provides the function that sends. The owner provides
  * thread-safety, too. Its functions may call vb_outbox_send, and no other of these.

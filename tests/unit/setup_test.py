@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""scripts/setup.sh among made-up commands: what it installs, by whom, and what it says where it cannot. Speaks
-TAP. The libraries and headers that it looks for are this machine's, so the expectations are of commands alone.
+"""scripts/setup.sh among made-up commands: what it installs, by whom, and what it says where it cannot.
+Speaks TAP. setup.sh looks for this machine's libraries and headers, so the cases expect commands alone.
 usage: setup_test.py PATH_OF_SETUP
 """
 import os

@@ -76,12 +76,7 @@ static int send_to(uint32_t from, const struct vb_name *to, const struct vb_inbo
 			    .msg_iov = all, .msg_iovlen = (size_t)iovcnt + 1 };
 	if (sendmsg(fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
 		return 0;
-	switch (errno) {
-	case ENOBUFS:
-		return -EAGAIN;
-	default:
-		return -errno;
-	}
+	return errno == ENOBUFS ? -EAGAIN : -errno;
 }
 
 int vb_inbox_send_from(uint32_t from, uint32_t slot, const struct vb_inbox_addr *addr,

@@ -10,7 +10,7 @@
 #include "host/loop/notifier.h"
 #include "rdmacm/agent/channel.h"
 
-/* The process ends: what its other threads still do may no longer matter. */
+/* vb_cma_channels_end_locked was called. */
 static bool is_process_ending;
 
 struct vb_cma_channel {
@@ -250,8 +250,9 @@ int vb_cma_channel_take(struct rdma_event_channel *channel, struct vb_cma_event 
 	 * rdma-core's call then reads a closed descriptor in freed memory, and fails. This one reads the flag
 	 * there, and fails as well. It must not free the channel again.
 	 *
-	 * If the process ends by now, the thread sleeps. rping's calls exit(3) after this error, and the end
-	 * of a process takes longer here, as connections are ended in it: the status would be the thread's.
+	 * Once the process has begun to end, the call does not return. On an error rping's thread would call
+	 * exit(3), and its status would replace the program's. With rdma-core the process is gone by then;
+	 * here exit(3) takes longer, because it ends the connections.
 	 */
 	vb_cma_lock();
 	bool is_destroyed = ch->is_destroyed, is_late = is_destroyed && is_process_ending;

@@ -71,7 +71,7 @@ void vb_cma_channel_free(struct rdma_event_channel *channel);
  * -EINTR are ordinary.
  */
 int vb_cma_channel_take(struct rdma_event_channel *channel, struct vb_cma_event **event);
-/* From here on, a thread that takes from a destroyed channel sleeps until the process is gone. */
+/* The process begins to end. From now on vb_cma_channel_take does not return for a destroyed channel. */
 void vb_cma_channels_end_locked(void);
 
 #endif

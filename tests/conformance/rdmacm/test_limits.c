@@ -37,7 +37,7 @@ static struct shared {
 		}                   \
 	} while (0)
 
-/* Each time twice as long: many processes that look often leave no processor for the few that work. */
+/* Doubles the pause each time. Otherwise 40 processes that poll often starve the few that work. */
 static void pause_longer(unsigned *us)
 {
 	usleep(*us);

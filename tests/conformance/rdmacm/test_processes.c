@@ -283,6 +283,23 @@ static void connect_to_parent(const char *ip, int in, int out)
 	rdma_destroy_event_channel(ch);
 }
 
+/* The parent accepts the connection of a child that waits for the listener's port. */
+static struct rdma_cm_id *accept_child(struct rdma_event_channel *ch, struct rdma_cm_id *listener,
+				       const struct child *c)
+{
+	__be16 port = rdma_get_src_port(listener);
+	struct ibv_qp_init_attr attr = qp_attr();
+
+	assert_int_equal(write(c->to, &port, sizeof(port)), sizeof(port));
+	struct rdma_cm_event *event = expect(ch, RDMA_CM_EVENT_CONNECT_REQUEST);
+	struct rdma_cm_id *id = event->id;
+	assert_ok(rdma_create_qp(id, NULL, &attr));
+	assert_ok(rdma_accept(id, NULL));
+	assert_ok(rdma_ack_cm_event(event));
+	expect_acked(ch, RDMA_CM_EVENT_ESTABLISHED, 0);
+	return id;
+}
+
 /*
  * The child inherits a listener and an established connection, uses neither, and ends: the parent's stay
  * whole.
@@ -294,17 +311,9 @@ static void fork__child_has_its_own_manager(void **state)
 	struct rdma_cm_id *kept = established(ch, "127.0.0.1", read_port(peer.from));
 	struct rdma_cm_id *listener = new_listener(listen_ch, "127.0.0.1", RDMA_PS_TCP, 5);
 	struct child c = spawn(connect_to_parent, "127.0.0.1");
-	__be16 port = rdma_get_src_port(listener);
-	struct ibv_qp_init_attr attr = qp_attr();
 
 	(void)state;
-	assert_int_equal(write(c.to, &port, sizeof(port)), sizeof(port));
-	struct rdma_cm_event *event = expect(listen_ch, RDMA_CM_EVENT_CONNECT_REQUEST);
-	struct rdma_cm_id *id = event->id;
-	assert_ok(rdma_create_qp(id, NULL, &attr));
-	assert_ok(rdma_accept(id, NULL));
-	assert_ok(rdma_ack_cm_event(event));
-	expect_acked(listen_ch, RDMA_CM_EVENT_ESTABLISHED, 0);
+	struct rdma_cm_id *id = accept_child(listen_ch, listener, &c);
 	assert_ok(rdma_disconnect(id));
 	expect_success(&c);
 	expect_acked(listen_ch, RDMA_CM_EVENT_DISCONNECTED, 0);
@@ -421,7 +430,10 @@ static void *take_from_destroyed(void *arg)
 	return NULL;
 }
 
-/* Its main thread ends while another, which is told to by the parent, asks a destroyed channel. */
+/*
+ * The main thread exits. Meanwhile another thread, once the parent tells it to, calls rdma_get_cm_event on a
+ * destroyed channel.
+ */
 static void connect_and_end(const char *ip, int in, int out)
 {
 	static struct late late;
@@ -444,16 +456,7 @@ static void ending__a_late_thread_does_not_change_the_status(void **state)
 	struct rdma_event_channel *ch = new_channel();
 	struct rdma_cm_id *listener = new_listener(ch, "127.0.0.1", RDMA_PS_TCP, 5);
 	struct child c = spawn(connect_and_end, "127.0.0.1");
-	__be16 port = rdma_get_src_port(listener);
-	struct ibv_qp_init_attr attr = qp_attr();
-
-	assert_int_equal(write(c.to, &port, sizeof(port)), sizeof(port));
-	struct rdma_cm_event *event = expect(ch, RDMA_CM_EVENT_CONNECT_REQUEST);
-	struct rdma_cm_id *id = event->id;
-	assert_ok(rdma_create_qp(id, NULL, &attr));
-	assert_ok(rdma_accept(id, NULL));
-	assert_ok(rdma_ack_cm_event(event));
-	expect_acked(ch, RDMA_CM_EVENT_ESTABLISHED, 0);
+	struct rdma_cm_id *id = accept_child(ch, listener, &c);
 	expect_acked(ch, RDMA_CM_EVENT_DISCONNECTED, 0); /* its end has begun */
 	assert_int_equal(write(c.to, "l", 1), 1);
 	expect_success(&c);
