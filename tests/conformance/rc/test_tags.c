@@ -6,6 +6,7 @@
 #include <endian.h>
 #include <errno.h>
 #include <infiniband/tm_types.h>
+#include <sys/mman.h>
 
 enum {
 	TAGS = 32,
@@ -352,6 +353,48 @@ static void tags__buffer_without_rights(struct end *e)
 		rc_expect(e->scq, 2, IBV_WC_REM_OP_ERR);
 	}
 	finish(e);
+}
+
+/* The buffer of a tag is unmapped: the message fails, whether it is in the request or is read. */
+static void tags__buffer_taken_away(struct end *e)
+{
+	struct params p = usual();
+	rc_needs_holes();
+	for (int is_read = 0; is_read < 2; is_read++)
+		for (uint32_t n = 10; n <= SLOT; n += SLOT - 10) {
+			start(e, &p);
+			if (e->passive) {
+				void *memory = rc_map(SLOT);
+				struct ibv_mr *mr =
+					ibv_reg_mr(e->pd, memory, SLOT, IBV_ACCESS_LOCAL_WRITE);
+				CHECK(mr);
+				struct ibv_sge sge = { (uintptr_t)memory, SLOT, mr->lkey };
+				struct ibv_ops_wr wr = add_of(&sge, 1, 5, ALL);
+				CHECK_EQ(post_op(e, &wr), 0);
+				expect(1, IBV_WC_TM_ADD, IBV_WC_SUCCESS, 0);
+				rc_take_away(memory, SLOT);
+				meet(e);
+				if (is_read)
+					expect(1, IBV_WC_TM_RECV, IBV_WC_SUCCESS, IBV_WC_TM_MATCH);
+				expect(1, IBV_WC_TM_RECV, IBV_WC_LOC_PROT_ERR, 0);
+				CHECK_EQ(rc_state(e->qp), IBV_QPS_ERR);
+				CHECK_EQ(ibv_dereg_mr(mr), 0);
+				munmap(memory, SLOT);
+			} else if (is_read) {
+				meet(e);
+				put_tmh(e->buf, IBV_TMH_RNDV, 5, 0);
+				put_rvh(e->buf, (uintptr_t)e->buf + SLOT, e->mr->rkey, n);
+				POST(e, .id = 2, .opcode = IBV_WR_SEND, .len = BOTH_HEADS);
+				rc_wait(e->scq); /* with success, unless the connection has ended before */
+			} else {
+				meet(e);
+				put_tmh(e->buf, IBV_TMH_EAGER, 5, 0);
+				POST(e, .id = 2, .opcode = IBV_WR_SEND, .len = HEAD + n);
+				rc_expect(e->scq, 2, IBV_WC_REM_OP_ERR);
+			}
+			finish(e);
+			rc_start_watchdog();
+		}
 }
 
 /* ---- what no tag takes ---- */
@@ -1083,6 +1126,7 @@ static const struct body bodies[] = {
 	BODY(tags__immediate_data_come_along),
 	BODY(tags__message_longer_than_the_buffer),
 	BODY(tags__buffer_without_rights),
+	BODY(tags__buffer_taken_away),
 	BODY(tags__unmatched_goes_to_a_receive),
 	BODY(tags__other_messages_have_no_tag),
 	BODY(tags__wait_until_the_program_has_caught_up),

@@ -115,6 +115,37 @@ static void one_sided__in_the_queues_domain(struct end *e)
 	finish(e, &x);
 }
 
+/* The queue's owner unmaps what it has registered: the request fails, and nobody ends. */
+static void memory__taken_away(struct end *e)
+{
+	static const uint32_t lengths[] = { 8, 5000 };
+	rc_needs_holes();
+	for (unsigned i = 0; i < 4; i++) {
+		bool is_send = i % 2;
+		uint32_t n = lengths[i / 2];
+		struct xrc x;
+		start(e, &x);
+		if (e->passive) {
+			CHECK_EQ(post_srq(&x.q[0], 1, 0, 1 << 16), 0);
+			rc_take_away(x.q[0].memory, 1 << 16);
+			meet(e);
+			if (is_send)
+				rc_expect(x.q[0].cq, 1, IBV_WC_LOC_PROT_ERR);
+			else
+				rc_expect_event(e, IBV_EVENT_QP_ACCESS_ERR);
+			CHECK_EQ(rc_state(x.qp), IBV_QPS_ERR);
+		} else {
+			meet(e);
+			CHECK_EQ(post_xrc(e, &x, 2, is_send ? IBV_WR_SEND : IBV_WR_RDMA_WRITE, 0, n,
+					  x.number[0], x.addr[0], x.rkey[0]),
+				 0);
+			rc_expect(e->scq, 2, is_send ? IBV_WC_REM_OP_ERR : IBV_WC_REM_ACCESS_ERR);
+		}
+		finish(e, &x);
+		rc_start_watchdog();
+	}
+}
+
 static void send__to_no_queue(struct end *e)
 {
 	struct xrc x;
@@ -390,6 +421,7 @@ static const struct body bodies[] = {
 	BODY(send__built_call_by_call),
 	BODY(send__to_the_queue_that_it_names),
 	BODY(one_sided__in_the_queues_domain),
+	BODY(memory__taken_away),
 	BODY(send__to_no_queue),
 	BODY(send__to_a_queue_of_another_domain),
 	BODY(send__before_the_receive),
