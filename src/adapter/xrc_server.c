@@ -151,7 +151,12 @@ static int execute(struct vb_execution *x, const struct vb_xrc_request *r, const
 	case VB_XRC_READ:
 		return read_data(x, r, data, data_bytes);
 	case VB_XRC_ATOMIC:
-		return ops->atomic(x, r->rkey, r->address, (uint8_t)r->kind, r->operands[0], r->operands[1],
+		return ops->atomic(x,
+				   &(struct vb_atomic){ .rkey = r->rkey,
+							.addr = r->address,
+							.kind = (uint8_t)r->kind,
+							.swap_or_add = r->operands[0],
+							.compare = r->operands[1] },
 				   &reply->value);
 	case VB_XRC_INVALIDATE:
 		return ops->invalidate(x, r->rkey);

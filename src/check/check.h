@@ -21,7 +21,7 @@
 #ifndef VB_CHECK_CHECK_H
 #define VB_CHECK_CHECK_H
 
-#include "adapter/memory/key.h"
+#include "adapter/memory/ranges.h"
 #include "adapter/object.h"
 #include "check/words.h"
 #include "host/trace.h"
@@ -145,11 +145,10 @@ void vb_check_starving_fired(struct vb_timer *timer, uint64_t now_ns);
 void vb_check_key_made(const struct vb_mr *mr);
 /* Once it is deregistered. */
 void vb_check_key_gone(uint32_t key);
-const char *vb_check_key_story(enum vb_key_fault fault, uint32_t key, uint64_t addr, uint64_t length,
-			       unsigned access, uint32_t pd);
+const char *vb_check_key_story(enum vb_key_fault fault, const struct vb_key_use *use);
 const char *vb_check_rights_story(const struct vb_qp *qp, unsigned access);
 /* Is each entry of a list valid for these rights? If not, reports a finding, which begins with `what`. */
-bool vb_check_list(uint32_t pd, const struct ibv_sge *sge, unsigned n, unsigned access, const char *what);
+bool vb_check_list(struct vb_sg_list list, unsigned access, const char *what);
 
 /* ---- threads.c ---- */
 

@@ -160,62 +160,60 @@ static void describe_unknown(uint32_t key, char *story, size_t size)
 }
 
 /* The entry is not a region's. */
-static void describe_window(enum vb_key_fault fault, uint32_t key, uint64_t addr, uint64_t length,
-			unsigned access, uint32_t pd, char *story, size_t size)
+static void describe_window(enum vb_key_fault fault, const struct vb_key_use *use, char *story, size_t size)
 {
-	const struct vb_key *k = vb_key_entry(key);
+	const struct vb_key *k = vb_key_entry(use->key);
 	unsigned has = atomic_load(&k->access);
 	char wanted[RIGHTS_BYTES], rights[RIGHTS_BYTES];
-	rights_text(access & ~has, wanted, sizeof(wanted));
+	rights_text(use->access & ~has, wanted, sizeof(wanted));
 	rights_text(has, rights, sizeof(rights));
 	if (fault == VB_KEY_PD)
 		snprintf(
 			story, size,
 			"key 0x%x is a memory window's of protection domain %u, and it is used in protection domain %u",
-			key, atomic_load(&k->pd), pd);
-	else if (access & VB_KEY_LOCAL)
+			use->key, atomic_load(&k->pd), use->pd);
+	else if (use->access & VB_KEY_LOCAL)
 		snprintf(
 			story, size,
 			"key 0x%x is a memory window's, which peers can use and work requests of this side cannot",
-			key);
+			use->key);
 	else if (fault == VB_KEY_ACCESS)
 		snprintf(story, size, "key 0x%x lacks %s: it is a memory window's that was bound with %s",
-			 key, wanted, rights);
+			 use->key, wanted, rights);
 	else
 		snprintf(
 			story, size,
 			"%llu bytes at 0x%llx are not within the %llu bytes at 0x%llx that the memory window of key 0x%x shows",
-			(unsigned long long)length, (unsigned long long)addr,
+			(unsigned long long)use->length, (unsigned long long)use->addr,
 			(unsigned long long)atomic_load(&k->length),
-			(unsigned long long)atomic_load(&k->iova), key);
+			(unsigned long long)atomic_load(&k->iova), use->key);
 }
 
-static void describe_region(enum vb_key_fault fault, uint32_t key, uint64_t addr, uint64_t length,
-			unsigned access, uint32_t pd, char *story, size_t size)
+static void describe_region(enum vb_key_fault fault, const struct vb_key_use *use, char *story, size_t size)
 {
-	const struct vb_key *k = vb_key_entry(key);
+	const struct vb_key *k = vb_key_entry(use->key);
 	unsigned has = atomic_load(&k->access);
 	char made[PLACE_BYTES] = "another way", wanted[RIGHTS_BYTES], rights[RIGHTS_BYTES];
 	struct record p;
-	if (recall(key, &p))
+	if (recall(use->key, &p))
 		vb_check_place_text(&p.made, made, sizeof(made));
-	rights_text(access & ~has, wanted, sizeof(wanted));
+	rights_text(use->access & ~has, wanted, sizeof(wanted));
 	rights_text(has, rights, sizeof(rights));
 	if (fault == VB_KEY_PD)
 		snprintf(
 			story, size,
 			"key 0x%x is of protection domain %u (registered in %s), and it is used in protection domain %u",
-			key, atomic_load(&k->pd), made, pd);
+			use->key, atomic_load(&k->pd), made, use->pd);
 	else if (fault == VB_KEY_ACCESS)
-		snprintf(story, size, "key 0x%x lacks %s: it was registered with %s in %s", key, wanted,
+		snprintf(story, size, "key 0x%x lacks %s: it was registered with %s in %s", use->key, wanted,
 			 rights, made);
 	else
 		snprintf(
 			story, size,
 			"%llu bytes at 0x%llx are not within the %llu bytes at 0x%llx that key 0x%x was registered for in %s",
-			(unsigned long long)length, (unsigned long long)addr,
+			(unsigned long long)use->length, (unsigned long long)use->addr,
 			(unsigned long long)atomic_load(&k->length),
-			(unsigned long long)atomic_load(&k->iova), key, made);
+			(unsigned long long)atomic_load(&k->iova), use->key, made);
 }
 
 static void describe_unmapped(uint32_t key, char *story, size_t size)
@@ -233,24 +231,23 @@ static void describe_unmapped(uint32_t key, char *story, size_t size)
 		made);
 }
 
-const char *vb_check_key_story(enum vb_key_fault fault, uint32_t key, uint64_t addr, uint64_t length,
-			       unsigned access, uint32_t pd)
+const char *vb_check_key_story(enum vb_key_fault fault, const struct vb_key_use *use)
 {
 	static __thread char story[STORY_BYTES];
 	switch (fault) {
 	case VB_KEY_UNKNOWN:
-		describe_unknown(key, story, sizeof(story));
+		describe_unknown(use->key, story, sizeof(story));
 		return story;
 	case VB_KEY_PD:
 	case VB_KEY_ACCESS:
 	case VB_KEY_BOUNDS:
-		if (atomic_load(&vb_key_entry(key)->access) & VB_KEY_LOCAL)
-			describe_region(fault, key, addr, length, access, pd, story, sizeof(story));
+		if (atomic_load(&vb_key_entry(use->key)->access) & VB_KEY_LOCAL)
+			describe_region(fault, use, story, sizeof(story));
 		else
-			describe_window(fault, key, addr, length, access, pd, story, sizeof(story));
+			describe_window(fault, use, story, sizeof(story));
 		return story;
 	case VB_KEY_UNMAPPED:
-		describe_unmapped(key, story, sizeof(story));
+		describe_unmapped(use->key, story, sizeof(story));
 		return story;
 	case VB_KEY_OK:
 	case VB_KEY_QP:
@@ -272,21 +269,21 @@ const char *vb_check_rights_story(const struct vb_qp *qp, unsigned access)
 
 /* ---- the program's own lists ---- */
 
-bool vb_check_list(uint32_t pd, const struct ibv_sge *sge, unsigned n, unsigned access, const char *what)
+bool vb_check_list(struct vb_sg_list list, unsigned access, const char *what)
 {
 	uint64_t va;
-	for (unsigned i = 0; i < n; i++) {
-		const struct ibv_sge *s = &sge[i];
+	for (unsigned i = 0; i < list.n; i++) {
+		const struct ibv_sge *s = &list.sge[i];
+		struct vb_key_use use = vb_key_use_of_sge(s, access, list.pd);
 		if (!s->length)
 			continue;
 		enum vb_key_fault fault = vb_key_check(vb_key_table(vb_arena), s->lkey, s->addr, s->length,
-						       VB_KEY_LOCAL | access, pd, 0, &va);
+						       use.access, list.pd, 0, &va);
 		if (fault == VB_KEY_OK)
 			continue;
 		vb_check_report_here(
 			VB_CHECK_LKEY, NULL, "%s, scatter/gather entry %u (0x%llx, %u bytes): %s", what, i,
-			(unsigned long long)s->addr, s->length,
-			vb_check_key_story(fault, s->lkey, s->addr, s->length, VB_KEY_LOCAL | access, pd));
+			(unsigned long long)s->addr, s->length, vb_check_key_story(fault, &use));
 		return false;
 	}
 	return true;

@@ -35,7 +35,8 @@ void vb_check_receives(const struct vb_qp *qp, const struct vb_srq *srq, const s
 		else
 			snprintf(what, sizeof(what), "QP 0x%06x, receive wr_id 0x%llx", qp->qpn,
 				 (unsigned long long)wr->wr_id);
-		vb_check_list(pd->number, wr->sg_list, (unsigned)wr->num_sge, IBV_ACCESS_LOCAL_WRITE, what);
+		vb_check_list((struct vb_sg_list){ wr->sg_list, (unsigned)wr->num_sge, pd->number },
+			      IBV_ACCESS_LOCAL_WRITE, what);
 		if (qp && qp->type == IBV_QPT_UD)
 			check_datagram(qp, wr);
 	}

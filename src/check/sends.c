@@ -78,8 +78,7 @@ static void check_list(struct vb_qp *qp, const struct vb_sqe *sqe)
 {
 	char what[96];
 	snprintf(what, sizeof(what), "QP 0x%06x, send wr_id 0x%llx", qp->qpn, (unsigned long long)sqe->wr_id);
-	vb_check_list(qp->pd->number, sqe->sge, sqe->nsge, brings_data(sqe) ? IBV_ACCESS_LOCAL_WRITE : 0,
-		      what);
+	vb_check_list(vb_sg_list_of_send(qp, sqe), brings_data(sqe) ? IBV_ACCESS_LOCAL_WRITE : 0, what);
 }
 
 /* The size of the ring of positions. */

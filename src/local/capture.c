@@ -9,18 +9,10 @@ enum { PSN_MASK = 0xffffff };
 
 /* ---- memory of this process ---- */
 
-struct list {
-	uint32_t pd;
-	const struct ibv_sge *sge;
-	unsigned n;
-};
-
-static bool copy_list(const struct list *list, uint64_t offset, size_t bytes, uint8_t *to)
+static bool copy_list(struct vb_sg_list list, uint64_t offset, size_t bytes, uint8_t *to)
 {
 	struct vb_ranges from, into;
-	unsigned bad;
-	if (vb_ranges_of_list(&from, vb_arena, list->pd, list->sge, list->n, offset, bytes, 0, &bad) !=
-	    VB_KEY_OK)
+	if (vb_ranges_of_list(&from, vb_arena, list, offset, bytes, 0) != VB_KEY_OK)
 		return false;
 	vb_ranges_of_bytes(&into, to, bytes);
 	return vb_ranges_copy(&into, &from) == 0;
@@ -35,9 +27,8 @@ struct requester {
 static bool fetch_entry(void *ctx, uint64_t offset, size_t bytes, uint8_t *to)
 {
 	const struct requester *r = ctx;
-	struct list list = { .pd = r->l->qp->pd->number, .sge = r->sqe->sge, .n = r->sqe->nsge };
 	if (!(r->sqe->flags & IBV_SEND_INLINE))
-		return copy_list(&list, offset, bytes, to);
+		return copy_list(vb_sg_list_of_send(r->l->qp, r->sqe), offset, bytes, to);
 	memcpy(to, r->sqe->inline_data + offset, bytes);
 	return true;
 }
@@ -47,13 +38,12 @@ static bool fetch_target(void *ctx, uint64_t offset, size_t bytes, uint8_t *to)
 {
 	const struct vb_local_qp *l = ctx;
 	const struct vb_slot_copy *r = &l->cur;
-	const struct vb_rwqe *w = &l->execution.rwqe;
-	struct list list = { .pd = w->pd, .sge = w->sge, .n = w->nsge };
 	struct vb_ranges from, into;
 	uint64_t va;
 	if (r->opcode == IBV_WR_SEND || r->opcode == IBV_WR_SEND_WITH_IMM ||
 	    r->opcode == IBV_WR_SEND_WITH_INV)
-		return l->execution.have_rwqe && copy_list(&list, offset, bytes, to);
+		return l->execution.have_rwqe &&
+		       copy_list(vb_sg_list_of_receive(&l->execution.rwqe), offset, bytes, to);
 	if (vb_key_check(vb_key_table(vb_arena), r->rkey, r->remote_addr + offset, bytes, 0,
 			 vb_qp_domain(l->qp), l->qp->qpn, &va) != VB_KEY_OK)
 		return false;

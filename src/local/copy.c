@@ -49,14 +49,13 @@ static bool map_list(struct vb_ranges *r, struct vb_peer *peer, const struct ibv
 	return true;
 }
 
-enum vb_key_fault vb_peer_list(struct vb_ranges *out, struct vb_peer *peer, uint32_t pd,
-			       const struct ibv_sge *sge, unsigned n, uint64_t skip, uint64_t bytes,
-			       bool writes, unsigned *bad)
+enum vb_key_fault vb_peer_list(struct vb_ranges *out, struct vb_peer *peer, struct vb_sg_list list,
+			       uint64_t skip, uint64_t bytes, bool writes)
 {
-	enum vb_key_fault fault = vb_ranges_of_list(out, peer->arena, pd, sge, n, skip, bytes,
-						    writes ? IBV_ACCESS_LOCAL_WRITE : 0, bad);
+	enum vb_key_fault fault = vb_ranges_of_list(out, peer->arena, list, skip, bytes,
+						    writes ? IBV_ACCESS_LOCAL_WRITE : 0);
 	if (vb_likely(fault == VB_KEY_OK) && peer->mapped)
-		map_list(out, peer, sge, skip, writes);
+		map_list(out, peer, list.sge, skip, writes);
 	return fault;
 }
 

@@ -17,9 +17,8 @@
  */
 void vb_peer_bytes(struct vb_ranges *out, struct vb_peer *peer, uint32_t rkey, uint64_t va, uint64_t bytes,
 		   bool writes);
-enum vb_key_fault vb_peer_list(struct vb_ranges *out, struct vb_peer *peer, uint32_t pd,
-			       const struct ibv_sge *sge, unsigned n, uint64_t skip, uint64_t bytes,
-			       bool writes, unsigned *bad);
+enum vb_key_fault vb_peer_list(struct vb_ranges *out, struct vb_peer *peer, struct vb_sg_list list,
+			       uint64_t skip, uint64_t bytes, bool writes);
 
 /*
  * Copies between ranges of this process and of the peer, which are equally long; the last bytes become

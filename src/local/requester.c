@@ -150,7 +150,6 @@ static enum here move_slice(struct vb_local_qp *l, struct vb_sqe *sqe, uint64_t 
 	bool writes = sqe->opcode == IBV_WR_RDMA_WRITE;
 	uint64_t n = vb_min_u64(sqe->length - l->req.moved, VB_SLICE_BYTES);
 	struct vb_ranges ours, theirs;
-	unsigned bad;
 	if (writes && !l->req.moved && n < sqe->length && vb_unlikely(!vb_payload_is_readable(l->qp, sqe)))
 		return HERE_FAILED;
 	vb_peer_bytes(&theirs, l->peer, sqe->rkey, va + l->req.moved, n, writes);
@@ -159,10 +158,10 @@ static enum here move_slice(struct vb_local_qp *l, struct vb_sqe *sqe, uint64_t 
 		vb_ranges_of_bytes(&ours, sqe->inline_data, n);
 	} else {
 		enum vb_key_fault fault =
-			vb_ranges_of_list(&ours, vb_arena, l->qp->pd->number, sqe->sge, sqe->nsge,
-					  l->req.moved, n, writes ? 0 : IBV_ACCESS_LOCAL_WRITE, &bad);
+			vb_ranges_of_list(&ours, vb_arena, vb_sg_list_of_send(l->qp, sqe), l->req.moved, n,
+					  writes ? 0 : IBV_ACCESS_LOCAL_WRITE);
 		if (vb_unlikely(fault != VB_KEY_OK))
-			return fail_sqe(sqe, fault, bad);
+			return fail_sqe(sqe, fault, ours.bad);
 	}
 	int err = writes ? vb_copy_out(l->peer, &theirs, &ours) : vb_copy_in(l->peer, &ours, &theirs);
 	if (vb_unlikely(err == -EAGAIN))
@@ -207,13 +206,12 @@ static enum here atomic_in_mapping(struct vb_local_qp *l, struct vb_sqe *sqe, ui
 {
 	_Atomic(uint64_t) *word = vb_mapped_at(l->peer, sqe->rkey, va, sizeof(*word), true);
 	struct vb_ranges ours, from;
-	unsigned bad;
 	if (!word || va % sizeof(*word))
 		return vb_mapped_miss(l->peer, sqe->rkey, sizeof(*word)), HERE_NOT;
-	enum vb_key_fault fault = vb_ranges_of_list(&ours, vb_arena, l->qp->pd->number, sqe->sge, sqe->nsge,
-						    0, sizeof(*word), IBV_ACCESS_LOCAL_WRITE, &bad);
+	enum vb_key_fault fault = vb_ranges_of_list(&ours, vb_arena, vb_sg_list_of_send(l->qp, sqe), 0,
+						    sizeof(*word), IBV_ACCESS_LOCAL_WRITE);
 	if (vb_unlikely(fault != VB_KEY_OK))
-		return fail_sqe(sqe, fault, bad);
+		return fail_sqe(sqe, fault, ours.bad);
 	uint64_t found;
 	if (vb_unlikely(fetch_at_peer(l->peer, word, sqe, &found)))
 		return HERE_NOT;
@@ -270,7 +268,6 @@ static bool fetches(const struct vb_sqe *sqe)
 static bool gather(struct vb_local_qp *l, struct vb_sqe *sqe, struct vb_shm_slot *slot)
 {
 	struct vb_ranges from, to;
-	unsigned bad;
 	if (vb_unlikely(!sqe->length))
 		return true;
 	if (sqe->flags & IBV_SEND_INLINE) {
@@ -280,10 +277,10 @@ static bool gather(struct vb_local_qp *l, struct vb_sqe *sqe, struct vb_shm_slot
 	const void *piece = piece_here(l, sqe, 0);
 	if (vb_likely(piece != NULL) && vb_likely(!vb_touch_copy(slot->data, piece, sqe->length)))
 		return true;
-	enum vb_key_fault fault = vb_ranges_of_list(&from, vb_arena, l->qp->pd->number, sqe->sge, sqe->nsge,
-						    0, sqe->length, 0, &bad);
+	enum vb_key_fault fault =
+		vb_ranges_of_list(&from, vb_arena, vb_sg_list_of_send(l->qp, sqe), 0, sqe->length, 0);
 	if (vb_unlikely(fault != VB_KEY_OK)) {
-		fail_sqe(sqe, fault, bad);
+		fail_sqe(sqe, fault, from.bad);
 		return false;
 	}
 	vb_ranges_of_bytes(&to, slot->data, sqe->length);
@@ -359,7 +356,6 @@ static struct vb_sqe *sqe_at_ring(struct vb_local_qp *l, uint32_t position)
 static bool stage_entry(struct vb_local_qp *l, struct vb_sqe *sqe, bool *put)
 {
 	struct vb_ranges from;
-	unsigned bad;
 	uint64_t room = vb_stream_room(l, VB_STREAM_REQUEST);
 	if (room == UINT64_MAX)
 		return false;
@@ -370,10 +366,9 @@ static bool stage_entry(struct vb_local_qp *l, struct vb_sqe *sqe, bool *put)
 	if (sqe->flags & IBV_SEND_INLINE)
 		vb_ranges_of_bytes(&from, sqe->inline_data + l->staged, n);
 	else
-		fault = vb_ranges_of_list(&from, vb_arena, l->qp->pd->number, sqe->sge, sqe->nsge, l->staged,
-					  n, 0, &bad);
+		fault = vb_ranges_of_list(&from, vb_arena, vb_sg_list_of_send(l->qp, sqe), l->staged, n, 0);
 	if (fault != VB_KEY_OK) {
-		fail_sqe(sqe, fault, bad);
+		fail_sqe(sqe, fault, from.bad);
 		return false;
 	}
 	int err = vb_stream_put(l, VB_STREAM_REQUEST, &from);
@@ -553,12 +548,11 @@ static bool take_atomic(struct vb_local_qp *l, struct vb_sqe *sqe)
 static int take_piece(struct vb_local_qp *l, struct vb_sqe *sqe, uint64_t n)
 {
 	struct vb_ranges to;
-	unsigned bad;
-	enum vb_key_fault fault = vb_ranges_of_list(&to, vb_arena, l->qp->pd->number, sqe->sge, sqe->nsge,
-						    l->req.moved, n, IBV_ACCESS_LOCAL_WRITE, &bad);
+	enum vb_key_fault fault = vb_ranges_of_list(&to, vb_arena, vb_sg_list_of_send(l->qp, sqe),
+						    l->req.moved, n, IBV_ACCESS_LOCAL_WRITE);
 	if (fault == VB_KEY_OK)
 		return vb_stream_take(l, VB_STREAM_RESPONSE, &to);
-	fail_sqe(sqe, fault, bad);
+	fail_sqe(sqe, fault, to.bad);
 	return -EACCES;
 }
 

@@ -229,14 +229,19 @@ static enum step do_send_invalidate(struct vb_local_qp *l, struct failure *f)
 	return step;
 }
 
+/* The request's target. */
+static struct vb_key_use use_of(const struct vb_local_qp *l, unsigned right)
+{
+	const struct vb_slot_copy *r = &l->cur;
+	return (struct vb_key_use){ .key = r->rkey, .pd = vb_qp_domain(l->qp), .access = right,
+				    .addr = r->remote_addr, .length = r->length };
+}
+
 /* Where the request's target is in this process, of which the next slice follows. */
 static enum step target(struct vb_local_qp *l, unsigned right, uint64_t *va, struct failure *f)
 {
-	const struct vb_slot_copy *r = &l->cur;
-	return outcome(l,
-		       vb_execution_translate(&l->execution, vb_qp_domain(l->qp), r->rkey, r->remote_addr,
-					      r->length, right, va),
-		       f);
+	struct vb_key_use use = use_of(l, right);
+	return outcome(l, vb_execution_translate(&l->execution, &use, va), f);
 }
 
 static enum step do_write_data(struct vb_local_qp *l, struct failure *f)
@@ -294,22 +299,17 @@ static enum step do_read(struct vb_local_qp *l, struct failure *f)
 static enum step do_atomic_write(struct vb_local_qp *l, struct failure *f)
 {
 	const struct vb_slot_copy *r = &l->cur;
-	uint64_t value, found;
-	memcpy(&value, r->payload, sizeof(value));
-	return outcome(l,
-		       vb_execution_atomic(&l->execution, r->rkey, r->remote_addr, VB_REQ_ATOMIC_WRITE, value,
-					   0, &found),
-		       f);
+	struct vb_atomic atomic = { .rkey = r->rkey, .addr = r->remote_addr, .kind = VB_REQ_ATOMIC_WRITE };
+	uint64_t found;
+	memcpy(&atomic.swap_or_add, r->payload, sizeof(atomic.swap_or_add));
+	return outcome(l, vb_execution_atomic(&l->execution, &atomic, &found), f);
 }
 
 static enum step do_atomic(struct vb_local_qp *l, struct failure *f)
 {
-	const struct vb_slot_copy *r = &l->cur;
-	bool adds = r->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+	struct vb_atomic atomic = vb_serve_atomic(l);
 	uint64_t found;
-	int err = vb_execution_atomic(&l->execution, r->rkey, r->remote_addr,
-				      adds ? VB_REQ_FETCH_ADD : VB_REQ_COMPARE_SWAP,
-				      adds ? r->compare_add : r->swap, r->compare_add, &found);
+	int err = vb_execution_atomic(&l->execution, &atomic, &found);
 	if (!err)
 		vb_serve_found(l, found);
 	return outcome(l, err, f);
@@ -333,11 +333,12 @@ static enum step fail_unmapped(struct vb_local_qp *l, struct failure *f)
 {
 	const struct vb_slot_copy *r = &l->cur;
 	struct vb_execution *x = &l->execution;
-	unsigned right = r->opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
+	struct vb_key_use use = use_of(l, r->opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_REMOTE_READ :
+									  IBV_ACCESS_REMOTE_WRITE);
 	return outcome(l,
 		       is_send(r->opcode) ?
 			       vb_execution_receive_is_unmapped(x) :
-			       vb_execution_target_is_unmapped(x, r->rkey, r->remote_addr, r->length, right),
+			       vb_execution_target_is_unmapped(x, &use),
 		       f);
 }
 

@@ -136,9 +136,12 @@ struct vb_received vb_serve_received(const struct vb_local_qp *l)
  * The requester's list, as it is in its ring now: what it makes of it between two steps is checked as at the
  * first.
  */
-static struct ibv_sge *their_list(const struct vb_slot_copy *r, struct ibv_sge *list)
+static struct vb_sg_list their_list(const struct vb_local_qp *l, struct ibv_sge *pieces)
 {
-	return memcpy(list, r->payload, r->nsge * sizeof(*list));
+	const struct vb_slot_copy *r = &l->cur;
+	return (struct vb_sg_list){ .sge = memcpy(pieces, r->payload, r->nsge * sizeof(*pieces)),
+				    .n = r->nsge,
+				    .pd = atomic_load(&vb_theirs_of(l)->pd) };
 }
 
 uint64_t vb_serve_slice(struct vb_local_qp *l)
@@ -163,9 +166,8 @@ static enum step pulled(int err, struct failure *f)
 enum step vb_serve_pull(struct vb_local_qp *l, const struct vb_ranges *ours, struct failure *f)
 {
 	struct vb_slot_copy *r = &l->cur;
-	struct ibv_sge list[VB_MAX_SGE];
+	struct ibv_sge pieces[VB_MAX_SGE];
 	struct vb_ranges from;
-	unsigned bad;
 	if (r->flags & VB_SHM_STAGED)
 		return pulled(vb_stream_take(l, VB_STREAM_REQUEST, ours), f);
 	if (r->flags & VB_SHM_INLINE) {
@@ -173,8 +175,7 @@ enum step vb_serve_pull(struct vb_local_qp *l, const struct vb_ranges *ours, str
 		return pulled(vb_ranges_copy(ours, &from), f);
 	}
 	enum vb_key_fault fault =
-		vb_peer_list(&from, l->peer, atomic_load(&vb_theirs_of(l)->pd), their_list(r, list), r->nsge,
-			     r->done, ours->bytes, false, &bad);
+		vb_peer_list(&from, l->peer, their_list(l, pieces), l->cur.done, ours->bytes, false);
 	if (fault != VB_KEY_OK)
 		return fail(f, IBV_WC_LOC_PROT_ERR, vb_key_fault_text(fault));
 	int err = vb_copy_in(l->peer, ours, &from);
@@ -208,14 +209,12 @@ static enum step stage_response(struct vb_local_qp *l, const struct vb_ranges *f
 enum step vb_serve_push(struct vb_local_qp *l, const struct vb_ranges *ours, struct failure *f)
 {
 	const struct vb_slot_copy *r = &l->cur;
-	struct ibv_sge list[VB_MAX_SGE];
+	struct ibv_sge pieces[VB_MAX_SGE];
 	struct vb_ranges to;
-	unsigned bad;
 	if (r->flags & VB_SHM_STAGED)
 		return stage_response(l, ours, f);
 	enum vb_key_fault fault =
-		vb_peer_list(&to, l->peer, atomic_load(&vb_theirs_of(l)->pd), their_list(r, list), r->nsge,
-			     r->done, ours->bytes, true, &bad);
+		vb_peer_list(&to, l->peer, their_list(l, pieces), l->cur.done, ours->bytes, true);
 	if (fault != VB_KEY_OK)
 		return fail(f, IBV_WC_LOC_PROT_ERR, vb_key_fault_text(fault));
 	int err = vb_copy_out(l->peer, &to, ours);
@@ -224,6 +223,17 @@ enum step vb_serve_push(struct vb_local_qp *l, const struct vb_ranges *ours, str
 	return vb_ranges_are_mapped(ours, false) ?
 		       fail(f, IBV_WC_LOC_PROT_ERR, vb_key_fault_text(VB_KEY_UNMAPPED)) :
 		       STEP_UNMAPPED;
+}
+
+struct vb_atomic vb_serve_atomic(const struct vb_local_qp *l)
+{
+	const struct vb_slot_copy *r = &l->cur;
+	bool adds = r->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+	return (struct vb_atomic){ .addr = r->remote_addr,
+				   .rkey = r->rkey,
+				   .kind = adds ? VB_REQ_FETCH_ADD : VB_REQ_COMPARE_SWAP,
+				   .swap_or_add = adds ? r->compare_add : r->swap,
+				   .compare = r->compare_add };
 }
 
 void vb_serve_found(struct vb_local_qp *l, uint64_t found)

@@ -30,7 +30,8 @@ enum step vb_serve_refuse(struct failure *f, int err, const char *why);
 enum step vb_serve_refuse_invalidation(struct failure *f, const char *why);
 /* The message that completes a receive. */
 struct vb_received vb_serve_received(const struct vb_local_qp *l);
-/* What an atomic has found, for the requester. */
+/* An ATOMIC_CMP_AND_SWP or ATOMIC_FETCH_AND_ADD, and what it has found, for the requester. */
+struct vb_atomic vb_serve_atomic(const struct vb_local_qp *l);
 void vb_serve_found(struct vb_local_qp *l, uint64_t found);
 
 /* Does the peer's requester send to this QP's epoch? It is so before its first slot. */

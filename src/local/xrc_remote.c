@@ -147,18 +147,14 @@ static enum step do_read(struct vb_local_qp *l, struct failure *f)
 static enum step do_atomic(struct vb_local_qp *l, struct failure *f)
 {
 	const struct vb_slot_copy *r = &l->cur;
-	bool swaps = r->opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
+	struct vb_atomic atomic = vb_serve_atomic(l);
 	uint64_t found = 0;
 	if (r->remote_addr % 8)
 		return failed(-EINVAL, f);
 	enum step step =
 		answered(vb_xrc_remote_check(l->qp, r->rkey, r->remote_addr, 8, VB_ACCESS_ATOMIC), f);
 	if (step == STEP_DONE)
-		step = answered(vb_xrc_remote_atomic(l->qp, r->rkey, r->remote_addr,
-						     swaps ? VB_REQ_COMPARE_SWAP : VB_REQ_FETCH_ADD,
-						     swaps ? r->swap : r->compare_add, r->compare_add,
-						     &found),
-				f);
+		step = answered(vb_xrc_remote_atomic(l->qp, &atomic, &found), f);
 	if (step == STEP_DONE)
 		vb_serve_found(l, found);
 	return step;

@@ -291,12 +291,11 @@ static void cut_to_taste(const struct heard *h, unsigned flags, struct vb_ranges
 static enum ibv_wc_status scatter(const struct vb_rwqe *w, const struct vb_ranges *from)
 {
 	struct vb_ranges to;
-	unsigned bad;
 	if (from->bytes > w->length)
 		return IBV_WC_LOC_LEN_ERR;
 	unsigned held = vb_memory_hold();
-	enum vb_key_fault fault = vb_ranges_of_list(&to, vb_arena, w->pd, w->sge, w->nsge, 0, from->bytes,
-						    IBV_ACCESS_LOCAL_WRITE, &bad);
+	enum vb_key_fault fault = vb_ranges_of_list(&to, vb_arena, vb_sg_list_of_receive(w), 0, from->bytes,
+						    IBV_ACCESS_LOCAL_WRITE);
 	if (fault == VB_KEY_OK && vb_ranges_copy(&to, from))
 		fault = VB_KEY_UNMAPPED;
 	vb_memory_release(held);

@@ -114,7 +114,6 @@ static enum ibv_wc_status send_segment(struct vb_qp *qp, struct vb_sqe *sqe)
 static enum ibv_wc_status send_one(struct vb_qp *qp, struct vb_sqe *sqe)
 {
 	struct vb_ranges data;
-	unsigned bad;
 	if (sqe->opcode == IBV_WR_TSO)
 		return send_segment(qp, sqe);
 	if (sqe->length < VB_ETHER_BYTES || sqe->length > of(qp)->longest)
@@ -126,8 +125,8 @@ static enum ibv_wc_status send_one(struct vb_qp *qp, struct vb_sqe *sqe)
 		return IBV_WC_SUCCESS;
 	}
 	unsigned held = vb_memory_hold();
-	enum vb_key_fault fault = vb_ranges_of_list(&data, vb_arena, qp->pd->number, sqe->sge, sqe->nsge, 0,
-						    sqe->length, 0, &bad);
+	enum vb_key_fault fault =
+		vb_ranges_of_list(&data, vb_arena, vb_sg_list_of_send(qp, sqe), 0, sqe->length, 0);
 	if (fault == VB_KEY_OK && vb_raw_send(of(qp)->fd, qp->ctx->device->ifindex, data.iov, data.count))
 		fault = VB_KEY_UNMAPPED;
 	vb_memory_release(held);

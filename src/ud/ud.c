@@ -220,14 +220,13 @@ static struct outcome put(struct vb_qp *qp, const struct vb_sqe *sqe, struct vb_
 static struct outcome gather_and_put(struct vb_qp *qp, struct vb_sqe *sqe)
 {
 	struct vb_ranges data;
-	unsigned bad;
 	if (sqe->flags & IBV_SEND_INLINE) {
 		vb_ranges_of_bytes(&data, sqe->inline_data, sqe->length);
 		return put(qp, sqe, &data);
 	}
 	unsigned held = vb_memory_hold();
-	enum vb_key_fault fault = vb_ranges_of_list(&data, vb_arena, qp->pd->number, sqe->sge, sqe->nsge, 0,
-						    sqe->length, 0, &bad);
+	enum vb_key_fault fault =
+		vb_ranges_of_list(&data, vb_arena, vb_sg_list_of_send(qp, sqe), 0, sqe->length, 0);
 	struct outcome o = fault == VB_KEY_OK ? put(qp, sqe, &data)
 					      : failed(IBV_WC_LOC_PROT_ERR, vb_key_fault_text(fault));
 	vb_memory_release(held);
@@ -384,13 +383,12 @@ static enum ibv_wc_status scatter(const struct vb_rwqe *w, const struct vb_inbox
 {
 	uint8_t grh[VB_GRH_BYTES];
 	struct vb_ranges to, from = { .count = 2, .bytes = VB_GRH_BYTES + a->payload_bytes };
-	unsigned bad;
 	make_grh(grh, msg);
 	from.iov[0] = (struct iovec){ grh, sizeof(grh) };
 	from.iov[1] = (struct iovec){ (void *)a->payload, a->payload_bytes };
 	unsigned held = vb_memory_hold();
-	enum vb_key_fault fault = vb_ranges_of_list(&to, vb_arena, w->pd, w->sge, w->nsge, 0, from.bytes,
-						    IBV_ACCESS_LOCAL_WRITE, &bad);
+	enum vb_key_fault fault = vb_ranges_of_list(&to, vb_arena, vb_sg_list_of_receive(w), 0, from.bytes,
+						    IBV_ACCESS_LOCAL_WRITE);
 	if (fault == VB_KEY_OK && vb_ranges_copy(&to, &from))
 		fault = VB_KEY_UNMAPPED;
 	vb_memory_release(held);

@@ -69,12 +69,11 @@ static int write_memory(void *ctx, uint32_t rkey, uint64_t addr, const void *byt
 	return 0;
 }
 
-static int atomic(void *ctx, uint32_t rkey, uint64_t addr, uint8_t kind, uint64_t swap_or_add,
-		  uint64_t compare, uint64_t *original)
+static int atomic(void *ctx, const struct vb_atomic *op, uint64_t *original)
 {
-	must(addr % 8 == 0 && check(ctx, rkey, addr, 8, VB_ACCESS_ATOMIC) == 0);
-	memcpy(original, w.memory + (addr - BASE), 8);
-	memcpy(w.memory + (addr - BASE), &swap_or_add, 8);
+	must(op->addr % 8 == 0 && check(ctx, op->rkey, op->addr, 8, VB_ACCESS_ATOMIC) == 0);
+	memcpy(original, w.memory + (op->addr - BASE), 8);
+	memcpy(w.memory + (op->addr - BASE), &op->swap_or_add, 8);
 	return 0;
 }
 

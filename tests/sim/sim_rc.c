@@ -249,35 +249,33 @@ static uint64_t execute_atomic(uint8_t *at, uint8_t kind, uint64_t swap_or_add, 
 }
 
 /* Whose it is, the operand says. */
-static void note_execution(struct end *end, uint64_t addr, uint8_t kind, uint64_t operand, uint64_t found)
+static void note_execution(struct end *end, const struct vb_atomic *op, uint64_t found)
 {
 	const struct end *poster = end->peer;
 	unsigned number = poster->num_done;
 
-	while (number < poster->num_posted && poster->posted[number].request.swap_or_add != operand)
+	while (number < poster->num_posted && poster->posted[number].request.swap_or_add != op->swap_or_add)
 		number++;
 	CHECK(number < poster->num_posted && (int)number != poster->refused_at,
 	      "end %u executes an atomic that nobody waits for", end->index);
 	struct posted *p = &end->peer->posted[number];
 	CHECK(!p->is_executed, "end %u executes atomic %u twice", end->index, number);
-	CHECK(p->request.remote_addr == addr && p->request.kind == kind,
+	CHECK(p->request.remote_addr == op->addr && p->request.kind == op->kind,
 	      "end %u executes another atomic than %u", end->index, number);
 	p->is_executed = true;
 	memcpy(p->expected, &found, 8);
 }
 
-static int atomic(void *ctx, uint32_t rkey, uint64_t addr, uint8_t kind, uint64_t swap_or_add,
-		  uint64_t compare, uint64_t *original)
+static int atomic(void *ctx, const struct vb_atomic *op, uint64_t *original)
 {
 	struct end *end = ctx;
+	bool shared = is_shared(op->addr);
+	uint8_t *at = shared ? (uint8_t *)&w.words[end->host][(op->addr - SHARED) / 8] :
+			       end->memory + (op->addr - BASE);
 
-	if (is_shared(addr)) {
-		uint8_t *word = (uint8_t *)&w.words[end->host][(addr - SHARED) / 8];
-		*original = execute_atomic(word, kind, swap_or_add, compare);
-		note_execution(end, addr, kind, swap_or_add, *original);
-	} else {
-		*original = execute_atomic(end->memory + (addr - BASE), kind, swap_or_add, compare);
-	}
+	*original = execute_atomic(at, op->kind, op->swap_or_add, op->compare);
+	if (shared)
+		note_execution(end, op, *original);
 	return 0;
 }
 

@@ -63,8 +63,7 @@ static int write_memory(void *ctx, uint32_t rkey, uint64_t addr, const void *byt
 	return 0;
 }
 
-static int atomic(void *ctx, uint32_t rkey, uint64_t addr, uint8_t kind, uint64_t swap_or_add,
-	uint64_t compare, uint64_t *original)
+static int atomic(void *ctx, const struct vb_atomic *op, uint64_t *original)
 {
 	*original = 100 + f.atomics++;
 	return 0;

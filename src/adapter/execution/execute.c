@@ -47,23 +47,21 @@ int vb_execution_fits(struct vb_execution *x, uint64_t bytes)
 int vb_execution_receive_ranges(struct vb_execution *x, uint64_t offset, uint64_t bytes,
 				struct vb_ranges *out)
 {
-	const struct vb_rwqe *w = &x->rwqe;
-	unsigned bad;
-	enum vb_key_fault fault = vb_ranges_of_list(out, vb_arena, w->pd, w->sge, w->nsge, offset, bytes,
-						    IBV_ACCESS_LOCAL_WRITE, &bad);
+	struct vb_sg_list list = vb_sg_list_of_receive(&x->rwqe);
+	enum vb_key_fault fault =
+		vb_ranges_of_list(out, vb_arena, list, offset, bytes, IBV_ACCESS_LOCAL_WRITE);
 	if (vb_likely(fault == VB_KEY_OK))
 		return 0;
-	const struct ibv_sge *sge = &w->sge[bad < w->nsge ? bad : 0];
-	return refuse_receive(x, -EIO, IBV_WC_LOC_PROT_ERR,
-			      vb_key_explain(fault, sge->lkey, sge->addr, sge->length,
-					   VB_KEY_LOCAL | IBV_ACCESS_LOCAL_WRITE, w->pd));
+	struct vb_key_use use = vb_key_use_of_sge(&list.sge[out->bad < list.n ? out->bad : 0],
+						  IBV_ACCESS_LOCAL_WRITE, list.pd);
+	return refuse_receive(x, -EIO, IBV_WC_LOC_PROT_ERR, vb_key_explain(fault, &use));
 }
 
 int vb_execution_receive_is_unmapped(struct vb_execution *x)
 {
-	const struct vb_rwqe *w = &x->rwqe;
-	return refuse_receive(x, -EIO, IBV_WC_LOC_PROT_ERR,
-			      vb_ranges_explain_unmapped(w->pd, w->sge, w->nsge, IBV_ACCESS_LOCAL_WRITE));
+	return refuse_receive(
+		x, -EIO, IBV_WC_LOC_PROT_ERR,
+		vb_ranges_explain_unmapped(vb_sg_list_of_receive(&x->rwqe), IBV_ACCESS_LOCAL_WRITE));
 }
 
 void vb_execution_complete(struct vb_execution *x, const struct vb_received *r)
@@ -118,17 +116,15 @@ int vb_execution_check_right(struct vb_execution *x, unsigned right)
 		       vb_execution_refuse(x, -EINVAL, explain_rights(x->qp, right));
 }
 
-int vb_execution_translate(struct vb_execution *x, uint32_t pd, uint32_t rkey, uint64_t addr, uint64_t length,
-			   unsigned right, uint64_t *va)
+int vb_execution_translate(struct vb_execution *x, const struct vb_key_use *use, uint64_t *va)
 {
-	int err = vb_execution_check_right(x, right);
-	if (err || !length)
+	int err = vb_execution_check_right(x, use->access);
+	if (err || !use->length)
 		return err;
-	enum vb_key_fault fault =
-		vb_key_check(vb_key_table(vb_arena), rkey, addr, length, right, pd, x->qp->qpn, va);
-	return vb_likely(fault == VB_KEY_OK) ?
-		       0 :
-		       vb_execution_refuse(x, -EACCES, vb_key_explain(fault, rkey, addr, length, right, pd));
+	enum vb_key_fault fault = vb_key_check(vb_key_table(vb_arena), use->key, use->addr, use->length,
+					       use->access, use->pd, x->qp->qpn, va);
+	return vb_likely(fault == VB_KEY_OK) ? 0 :
+					       vb_execution_refuse(x, -EACCES, vb_key_explain(fault, use));
 }
 
 void vb_execution_target_ranges(struct vb_ranges *out, uint32_t rkey, uint64_t va, uint64_t bytes)
@@ -137,32 +133,35 @@ void vb_execution_target_ranges(struct vb_ranges *out, uint32_t rkey, uint64_t v
 	out->on_demand = bytes && vb_key_is_on_demand(vb_key_table(vb_arena), rkey);
 }
 
-int vb_execution_target_is_unmapped(struct vb_execution *x, uint32_t rkey, uint64_t addr, uint64_t length,
-				    unsigned right)
+int vb_execution_target_is_unmapped(struct vb_execution *x, const struct vb_key_use *use)
 {
-	return vb_execution_refuse(x, -EACCES,
-		      vb_key_explain(VB_KEY_UNMAPPED, rkey, addr, length, right, vb_qp_domain(x->qp)));
+	return vb_execution_refuse(x, -EACCES, vb_key_explain(VB_KEY_UNMAPPED, use));
 }
 
 /* ---- whole operations ---- */
 
-int vb_execution_atomic(struct vb_execution *x, uint32_t rkey, uint64_t addr, uint8_t kind,
-			uint64_t swap_or_add, uint64_t compare, uint64_t *original)
+int vb_execution_atomic(struct vb_execution *x, const struct vb_atomic *atomic, uint64_t *original)
 {
-	unsigned right = kind == VB_REQ_ATOMIC_WRITE ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_ATOMIC;
-	enum vb_touch_op op = kind == VB_REQ_ATOMIC_WRITE ? VB_TOUCH_STORE :
-			      kind == VB_REQ_COMPARE_SWAP ? VB_TOUCH_COMPARE_SWAP :
-							    VB_TOUCH_ADD;
+	bool stores = atomic->kind == VB_REQ_ATOMIC_WRITE;
+	enum vb_touch_op op = stores				      ? VB_TOUCH_STORE :
+			      atomic->kind == VB_REQ_COMPARE_SWAP ? VB_TOUCH_COMPARE_SWAP :
+								    VB_TOUCH_ADD;
+	struct vb_key_use use = { .key = atomic->rkey,
+				  .pd = vb_qp_domain(x->qp),
+				  .access = stores ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_ATOMIC,
+				  .addr = atomic->addr,
+				  .length = sizeof(*original) };
 	uint64_t va = 0;
-	if (addr % 8)
+	if (atomic->addr % 8)
 		return vb_execution_refuse(x, -EINVAL, "the address of an atomic is not a multiple of 8");
-	int err = vb_execution_translate(x, vb_qp_domain(x->qp), rkey, addr, 8, right, &va);
+	int err = vb_execution_translate(x, &use, &va);
 	if (err)
 		return err;
 	if (va % 8)
 		return vb_execution_refuse(x, -EINVAL, "the memory of an atomic is not aligned to 8 bytes");
-	return vb_touch_atomically((void *)(uintptr_t)va, op, swap_or_add, compare, original) ?
-		       vb_execution_target_is_unmapped(x, rkey, addr, 8, right) :
+	return vb_touch_atomically((void *)(uintptr_t)va, op, atomic->swap_or_add, atomic->compare,
+				   original) ?
+		       vb_execution_target_is_unmapped(x, &use) :
 		       0;
 }
 

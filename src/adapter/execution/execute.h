@@ -64,22 +64,19 @@ void vb_execution_end_receive(struct vb_execution *x, enum ibv_wc_status status)
 /* Does the queue pair allow such accesses (an enum ibv_access_flags)? */
 int vb_execution_check_right(struct vb_execution *x, unsigned right) VB_MUST_USE;
 /*
- * The one check: the rights of the queue pair, then key, domain pd, rights and bounds of the region. *va:
- * where the range is in this process. length 0: no key counts, and *va stays as it is.
+ * The one check: the rights of the queue pair, then key, domain, rights and bounds of the region. *va: where
+ * the range is in this process. use->length 0: no key counts, and *va stays as it is.
  */
-int vb_execution_translate(struct vb_execution *x, uint32_t pd, uint32_t rkey, uint64_t addr, uint64_t length,
-			   unsigned right, uint64_t *va) VB_MUST_USE;
+int vb_execution_translate(struct vb_execution *x, const struct vb_key_use *use, uint64_t *va) VB_MUST_USE;
 /* Of a translated range, or a part of it. */
 void vb_execution_target_ranges(struct vb_ranges *out, uint32_t rkey, uint64_t va, uint64_t bytes);
 /* A copy there failed: the region's program has unmapped its memory. */
-int vb_execution_target_is_unmapped(struct vb_execution *x, uint32_t rkey, uint64_t addr, uint64_t length,
-				    unsigned right) VB_MUST_USE;
+int vb_execution_target_is_unmapped(struct vb_execution *x, const struct vb_key_use *use) VB_MUST_USE;
 
 /* ---- whole operations ---- */
 
-/* kind, swap_or_add: as in struct vb_responder_ops. */
-int vb_execution_atomic(struct vb_execution *x, uint32_t rkey, uint64_t addr, uint8_t kind,
-			uint64_t swap_or_add, uint64_t compare, uint64_t *original) VB_MUST_USE;
+int vb_execution_atomic(struct vb_execution *x, const struct vb_atomic *atomic,
+			uint64_t *original) VB_MUST_USE;
 /* placement, level: enum ibv_placement_type, enum ibv_selectivity_level; anything is allowed. */
 int vb_execution_flush(struct vb_execution *x, uint32_t rkey, uint64_t addr, uint64_t length,
 		       unsigned placement, unsigned level) VB_MUST_USE;

@@ -135,24 +135,25 @@ static int check(void *ctx, uint32_t rkey, uint64_t addr, uint64_t len, enum vb_
 	struct vb_execution *x = ctx;
 	if (vb_execution_is_remote(x))
 		return remote_result(x, vb_xrc_remote_check(x->qp, rkey, addr, len, access));
-	return vb_execution_translate(x, vb_qp_domain(x->qp), rkey, addr, len, rights[access], &va);
+	struct vb_key_use use = { .key = rkey, .pd = vb_qp_domain(x->qp), .access = rights[access],
+				  .addr = addr, .length = len };
+	return vb_execution_translate(x, &use, &va);
 }
 
-/* Between memory that a request names, in a domain, and bytes of this process. */
-static int move(struct vb_execution *x, uint32_t pd, uint32_t rkey, uint64_t addr, unsigned right,
-		void *bytes, size_t len)
+/* Between memory that a request names and bytes of this process. */
+static int move(struct vb_execution *x, const struct vb_key_use *use, void *bytes)
 {
 	struct vb_ranges target, flat;
 	uint64_t va = 0;
-	bool reads = right == IBV_ACCESS_REMOTE_READ;
+	bool reads = use->access == IBV_ACCESS_REMOTE_READ;
 	unsigned held = vb_memory_hold();
-	int err = vb_execution_translate(x, pd, rkey, addr, len, right, &va);
+	int err = vb_execution_translate(x, use, &va);
 	if (!err) {
-		vb_execution_target_ranges(&target, rkey, va, len);
-		vb_ranges_of_bytes(&flat, bytes, len);
+		vb_execution_target_ranges(&target, use->key, va, use->length);
+		vb_ranges_of_bytes(&flat, bytes, use->length);
 		err = vb_ranges_copy(reads ? &flat : &target, reads ? &target : &flat);
 		if (vb_unlikely(err))
-			err = vb_execution_target_is_unmapped(x, rkey, addr, len, right);
+			err = vb_execution_target_is_unmapped(x, use);
 	}
 	vb_memory_release(held);
 	return err;
@@ -163,8 +164,9 @@ static int write_data(void *ctx, uint32_t rkey, uint64_t addr, const void *bytes
 	struct vb_execution *x = ctx;
 	if (vb_execution_is_remote(x))
 		return remote_result(x, vb_xrc_remote_write(x->qp, rkey, addr, bytes, len));
-	return move(x, vb_qp_domain(x->qp), rkey, addr, IBV_ACCESS_REMOTE_WRITE, (void *)(uintptr_t)bytes,
-		    len);
+	struct vb_key_use use = { .key = rkey, .pd = vb_qp_domain(x->qp), .access = IBV_ACCESS_REMOTE_WRITE,
+				  .addr = addr, .length = len };
+	return move(x, &use, (void *)(uintptr_t)bytes);
 }
 
 static bool read_remotely(struct vb_qp *qp, uint32_t srqn, uint32_t rkey, uint64_t address, void *to,
@@ -179,18 +181,18 @@ bool vb_execution_read(struct vb_execution *x, uint32_t srqn, uint32_t rkey, uin
 	uint32_t pd = x->qp->xrcd ? vb_xrc_pd(x->qp, srqn) : x->qp->pd->number;
 	if (vb_unlikely(!pd) && x->qp->xrcd->share)
 		return read_remotely(x->qp, srqn, rkey, address, to, bytes);
-	return !move(x, pd, rkey, address, IBV_ACCESS_REMOTE_READ, to, bytes);
+	struct vb_key_use use = { .key = rkey, .pd = pd, .access = IBV_ACCESS_REMOTE_READ, .addr = address,
+				  .length = bytes };
+	return !move(x, &use, to);
 }
 
-static int atomic(void *ctx, uint32_t rkey, uint64_t addr, uint8_t kind, uint64_t swap_or_add,
-		  uint64_t compare, uint64_t *original)
+static int atomic(void *ctx, const struct vb_atomic *atomic, uint64_t *original)
 {
 	struct vb_execution *x = ctx;
 	if (vb_execution_is_remote(x))
-		return remote_result(
-			x, vb_xrc_remote_atomic(x->qp, rkey, addr, kind, swap_or_add, compare, original));
+		return remote_result(x, vb_xrc_remote_atomic(x->qp, atomic, original));
 	unsigned held = vb_memory_hold();
-	int err = vb_execution_atomic(x, rkey, addr, kind, swap_or_add, compare, original);
+	int err = vb_execution_atomic(x, atomic, original);
 	vb_memory_release(held);
 	return err;
 }

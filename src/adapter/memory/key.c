@@ -41,14 +41,11 @@ const char *vb_key_fault_text(enum vb_key_fault fault)
 	return text[fault];
 }
 
-const char *(*vb_key_explain_more)(enum vb_key_fault fault, uint32_t key, uint64_t addr, uint64_t length,
-				   unsigned access, uint32_t pd);
+const char *(*vb_key_explain_more)(enum vb_key_fault fault, const struct vb_key_use *use);
 
-const char *vb_key_explain(enum vb_key_fault fault, uint32_t key, uint64_t addr, uint64_t length,
-			   unsigned access, uint32_t pd)
+const char *vb_key_explain(enum vb_key_fault fault, const struct vb_key_use *use)
 {
-	return vb_key_explain_more ? vb_key_explain_more(fault, key, addr, length, access, pd) :
-				     vb_key_fault_text(fault);
+	return vb_key_explain_more ? vb_key_explain_more(fault, use) : vb_key_fault_text(fault);
 }
 
 /* A forked child starts with an empty table, and numbers of its own. */

@@ -69,15 +69,26 @@ enum vb_key_fault {
 
 const char *vb_key_fault_text(enum vb_key_fault fault);
 
+/* An access to [addr, addr + length) through a key, in a protection domain, with IBV_ACCESS_* bits. */
+struct vb_key_use {
+	uint32_t key, pd;
+	unsigned access;
+	uint64_t addr, length;
+};
+
+static inline struct vb_key_use vb_key_use_of_sge(const struct ibv_sge *s, unsigned access, uint32_t pd)
+{
+	return (struct vb_key_use){ .key = s->lkey, .pd = pd, .access = access | VB_KEY_LOCAL,
+				    .addr = s->addr, .length = s->length };
+}
+
 /*
- * Why an access through a key of this process was refused: the fault's sentence, or what the checks
- * (src/check) know beyond it. Good until the thread's next call.
+ * Why a use of a key of this process was refused: the fault's sentence, or what the checks (src/check) know
+ * beyond it. Good until the thread's next call.
  */
-const char *vb_key_explain(enum vb_key_fault fault, uint32_t key, uint64_t addr, uint64_t length,
-			   unsigned access, uint32_t pd);
+const char *vb_key_explain(enum vb_key_fault fault, const struct vb_key_use *use);
 /* The checks' part of it: NULL, or set by a constructor. */
-extern const char *(*vb_key_explain_more)(enum vb_key_fault fault, uint32_t key, uint64_t addr,
-					  uint64_t length, unsigned access, uint32_t pd);
+extern const char *(*vb_key_explain_more)(enum vb_key_fault fault, const struct vb_key_use *use);
 
 static inline const struct vb_key *vb_key_table(const struct vb_arena_head *arena)
 {

@@ -44,15 +44,14 @@ static inline enum vb_key_fault find_entry(struct opened *o, const struct vb_key
 	return fault;
 }
 
-enum vb_key_fault vb_ranges_of_list(struct vb_ranges *out, const struct vb_arena_head *arena, uint32_t pd,
-				    const struct ibv_sge *sge, unsigned n, uint64_t skip, uint64_t bytes,
-				    unsigned access, unsigned *bad)
+enum vb_key_fault vb_ranges_of_list(struct vb_ranges *out, const struct vb_arena_head *arena,
+				    struct vb_sg_list list, uint64_t skip, uint64_t bytes, unsigned access)
 {
 	const struct vb_key *table = vb_key_table(arena);
 	struct opened o = { 0 };
 	struct iovec *to = out->iov;
 	enum vb_key_fault fault = VB_KEY_OK;
-	const struct ibv_sge *s = sge, *end = sge + n;
+	const struct ibv_sge *s = list.sge, *end = list.sge + list.n;
 	out->stop = NULL;
 	out->bytes = bytes;
 	out->on_demand = false;
@@ -61,7 +60,7 @@ enum vb_key_fault vb_ranges_of_list(struct vb_ranges *out, const struct vb_arena
 			skip -= s->length;
 			continue;
 		}
-		fault = find_entry(&o, table, pd, s, access, &va);
+		fault = find_entry(&o, table, list.pd, s, access, &va);
 		if (vb_unlikely(fault != VB_KEY_OK))
 			break;
 		uint64_t part = vb_min_u64(s->length - skip, bytes);
@@ -71,7 +70,7 @@ enum vb_key_fault vb_ranges_of_list(struct vb_ranges *out, const struct vb_arena
 		skip = 0;
 	}
 	out->count = (unsigned)(to - out->iov);
-	*bad = (unsigned)(s - sge);
+	out->bad = (unsigned)(s - list.sge);
 	return bytes && fault == VB_KEY_OK ? VB_KEY_BOUNDS : fault;
 }
 
@@ -92,16 +91,17 @@ bool vb_ranges_are_mapped(const struct vb_ranges *ours, bool writable)
 	return true;
 }
 
-const char *vb_ranges_explain_unmapped(uint32_t pd, const struct ibv_sge *sge, unsigned n, unsigned access)
+const char *vb_ranges_explain_unmapped(struct vb_sg_list list, unsigned access)
 {
 	const struct vb_key *table = vb_key_table(vb_arena);
 	uint64_t va;
-	for (const struct ibv_sge *s = sge; s < sge + n; s++)
-		if (vb_key_check(table, s->lkey, s->addr, s->length, access | VB_KEY_LOCAL, pd, 0, &va) ==
+	for (const struct ibv_sge *s = list.sge; s < list.sge + list.n; s++) {
+		struct vb_key_use use = vb_key_use_of_sge(s, access, list.pd);
+		if (vb_key_check(table, s->lkey, s->addr, s->length, use.access, list.pd, 0, &va) ==
 			    VB_KEY_OK &&
 		    vb_mem_check((void *)(uintptr_t)va, s->length, access & IBV_ACCESS_LOCAL_WRITE))
-			return vb_key_explain(VB_KEY_UNMAPPED, s->lkey, s->addr, s->length,
-					    access | VB_KEY_LOCAL, pd);
+			return vb_key_explain(VB_KEY_UNMAPPED, &use);
+	}
 	return vb_key_fault_text(VB_KEY_UNMAPPED);
 }
 

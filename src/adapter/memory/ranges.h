@@ -21,18 +21,36 @@ struct vb_ranges {
 	 * copied from or to them. Else NULL.
 	 */
 	const _Atomic(uint32_t) *stop;
+	unsigned bad; /* of a list that was refused: the entry that is wrong */
 	uint64_t bytes;
 	struct iovec iov[VB_MAX_SGE + 1];
 };
 
+/* A work request's gather/scatter list, and the protection domain that its keys are of. */
+struct vb_sg_list {
+	const struct ibv_sge *sge;
+	unsigned n;
+	uint32_t pd;
+};
+
+static inline struct vb_sg_list vb_sg_list_of_send(const struct vb_qp *qp, const struct vb_sqe *sqe)
+{
+	return (struct vb_sg_list){ .sge = sqe->sge, .n = sqe->nsge, .pd = qp->pd->number };
+}
+
+static inline struct vb_sg_list vb_sg_list_of_receive(const struct vb_rwqe *w)
+{
+	return (struct vb_sg_list){ .sge = w->sge, .n = w->nsge, .pd = w->pd };
+}
+
 /*
  * Bytes [skip, skip + bytes) of a gather/scatter list as ranges of its owner's address space. An entry of
- * which a byte is used is checked as a whole. VB_KEY_OK, or what is wrong with entry *bad; VB_KEY_BOUNDS with
- * *bad == n: the list is too short. bytes is at most VB_NULL_BYTES where the list may have a null region.
+ * which a byte is used is checked as a whole. VB_KEY_OK, or what is wrong with entry out->bad; VB_KEY_BOUNDS
+ * with out->bad == list.n: the list is too short. bytes is at most VB_NULL_BYTES where the list may have a
+ * null region. arena: its owner's.
  */
-enum vb_key_fault vb_ranges_of_list(struct vb_ranges *out, const struct vb_arena_head *arena, uint32_t pd,
-				    const struct ibv_sge *sge, unsigned n, uint64_t skip, uint64_t bytes,
-				    unsigned access, unsigned *bad);
+enum vb_key_fault vb_ranges_of_list(struct vb_ranges *out, const struct vb_arena_head *arena,
+				    struct vb_sg_list list, uint64_t skip, uint64_t bytes, unsigned access);
 void vb_ranges_of_bytes(struct vb_ranges *out, const void *address, uint64_t bytes);
 
 /*
@@ -53,6 +71,6 @@ bool vb_ranges_are_mapped(const struct vb_ranges *ours, bool writable);
  * Why memory that a list names could not be used: what vb_key_explain says of the first entry that is not
  * there.
  */
-const char *vb_ranges_explain_unmapped(uint32_t pd, const struct ibv_sge *sge, unsigned n, unsigned access);
+const char *vb_ranges_explain_unmapped(struct vb_sg_list list, unsigned access);
 
 #endif

@@ -34,14 +34,13 @@ static bool carries_list(const struct vb_sqe *sqe)
 bool vb_payload_is_readable(const struct vb_qp *qp, struct vb_sqe *sqe)
 {
 	struct vb_ranges list;
-	unsigned bad;
 	if (!carries_list(sqe) ||
 	    (sqe->nsge == 1 && vb_likely(vb_key_find(sqe->sge, 0, qp->pd->number) != NULL)))
 		return true;
-	enum vb_key_fault fault = vb_ranges_of_list(&list, vb_arena, qp->pd->number, sqe->sge, sqe->nsge, 0,
-						    sqe->length, 0, &bad);
+	enum vb_key_fault fault =
+		vb_ranges_of_list(&list, vb_arena, vb_sg_list_of_send(qp, sqe), 0, sqe->length, 0);
 	if (vb_unlikely(fault != VB_KEY_OK))
-		vb_payload_fail(sqe, fault, bad);
+		vb_payload_fail(sqe, fault, list.bad);
 	return fault == VB_KEY_OK;
 }
 
@@ -49,17 +48,16 @@ static bool copy_listed(struct vb_qp *qp, struct vb_sqe *sqe, uint64_t offset, v
 			bool into_list)
 {
 	struct vb_ranges list, flat;
-	unsigned bad;
 	vb_ranges_of_bytes(&flat, bytes, n);
 	unsigned held = vb_memory_hold();
-	enum vb_key_fault fault = vb_ranges_of_list(&list, vb_arena, qp->pd->number, sqe->sge, sqe->nsge,
-						    offset, n, into_list ? IBV_ACCESS_LOCAL_WRITE : 0, &bad);
+	enum vb_key_fault fault = vb_ranges_of_list(&list, vb_arena, vb_sg_list_of_send(qp, sqe), offset, n,
+						    into_list ? IBV_ACCESS_LOCAL_WRITE : 0);
 	if (vb_likely(fault == VB_KEY_OK) &&
 	    vb_unlikely(vb_ranges_copy(into_list ? &list : &flat, into_list ? &flat : &list)))
 		fault = VB_KEY_UNMAPPED;
 	vb_memory_release(held);
 	if (vb_unlikely(fault != VB_KEY_OK))
-		vb_payload_fail(sqe, fault, bad);
+		vb_payload_fail(sqe, fault, list.bad);
 	return fault == VB_KEY_OK;
 }
 

@@ -229,15 +229,14 @@ int vb_xrc_remote_read(struct vb_qp *qp, uint32_t rkey, uint64_t address, void *
 	return err;
 }
 
-int vb_xrc_remote_atomic(struct vb_qp *qp, uint32_t rkey, uint64_t address, uint8_t kind,
-			 uint64_t swap_or_add, uint64_t compare, uint64_t *original)
+int vb_xrc_remote_atomic(struct vb_qp *qp, const struct vb_atomic *atomic, uint64_t *original)
 {
 	int err = call(qp,
 		       (struct vb_xrc_request){ .op = VB_XRC_ATOMIC,
-						.rkey = rkey,
-						.address = address,
-						.kind = kind,
-						.operands = { swap_or_add, compare } },
+						.rkey = atomic->rkey,
+						.address = atomic->addr,
+						.kind = atomic->kind,
+						.operands = { atomic->swap_or_add, atomic->compare } },
 		       0, 0);
 	if (!err)
 		*original = qp->remote->answer.head.value;

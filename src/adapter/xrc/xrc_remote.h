@@ -30,8 +30,7 @@ int vb_xrc_remote_check(struct vb_qp *qp, uint32_t rkey, uint64_t address, uint6
 			enum vb_access access);
 int vb_xrc_remote_write(struct vb_qp *qp, uint32_t rkey, uint64_t address, const void *bytes, size_t n);
 int vb_xrc_remote_read(struct vb_qp *qp, uint32_t rkey, uint64_t address, void *bytes, size_t n);
-int vb_xrc_remote_atomic(struct vb_qp *qp, uint32_t rkey, uint64_t address, uint8_t kind,
-			 uint64_t swap_or_add, uint64_t compare, uint64_t *original);
+int vb_xrc_remote_atomic(struct vb_qp *qp, const struct vb_atomic *atomic, uint64_t *original);
 int vb_xrc_remote_invalidate(struct vb_qp *qp, uint32_t rkey);
 /* The queue pair has no connection any more. resp_lock is held. */
 void vb_xrc_remote_forget(struct vb_qp *qp);

@@ -38,6 +38,14 @@ static inline enum vb_nak_code vb_nak_of(int err)
 	return VB_NAK_REMOTE_OPERATIONAL;
 }
 
+/* An atomic operation on 8 bytes, at a multiple of 8. */
+struct vb_atomic {
+	uint64_t addr;
+	uint32_t rkey;
+	uint8_t kind; /* VB_REQ_COMPARE_SWAP, VB_REQ_FETCH_ADD or VB_REQ_ATOMIC_WRITE */
+	uint64_t swap_or_add, compare; /* of a VB_REQ_ATOMIC_WRITE swap_or_add is the bytes as they lie */
+};
+
 /*
  * A negative return becomes the NAK that vb_nak_of gives; -EAGAIN (receive_take alone) an RNR NAK. UC drops
  * the message instead. A call that fails must have changed nothing that the program can see.
@@ -58,12 +66,7 @@ struct vb_responder_ops {
 	int (*check)(void *ctx, uint32_t rkey, uint64_t addr, uint64_t len, enum vb_access access);
 	/* WRITE data; repeats the check. */
 	int (*write)(void *ctx, uint32_t rkey, uint64_t addr, const void *bytes, size_t len);
-	/*
-	 * On 8 aligned bytes; kind is VB_REQ_COMPARE_SWAP, VB_REQ_FETCH_ADD or VB_REQ_ATOMIC_WRITE
-	 * (swap_or_add: the bytes as they lie).
-	 */
-	int (*atomic)(void *ctx, uint32_t rkey, uint64_t addr, uint8_t kind, uint64_t swap_or_add,
-		uint64_t compare, uint64_t *original);
+	int (*atomic)(void *ctx, const struct vb_atomic *atomic, uint64_t *original);
 	/* RC alone, as are atomics. The message's data have arrived; a failure is no NAK (9.9.3, class J). */
 	int (*invalidate)(void *ctx, uint32_t rkey);
 	/*

@@ -119,24 +119,24 @@ static int execute_atomic(struct vb_rc_resp *resp, const struct vb_packet *packe
 {
 	const struct vb_atomiceth *eth =
 		(const struct vb_atomiceth *)vb_packet_extension(packet, VB_EXT_ATOMICETH);
-	struct vb_rc_saved atomic = { .first = resp->expected, .end = resp->expected + 1,
+	struct vb_rc_saved answer = { .first = resp->expected, .end = resp->expected + 1,
 		.sent = resp->expected, .is_atomic = true };
 	bool swaps = (packet->opcode & VB_OPCODE_MASK) == VB_OPB_COMPARE_SWAP;
-	uint64_t address = vb_atomiceth_address(eth);
-	uint32_t rkey = vb_atomiceth_rkey(eth);
+	struct vb_atomic atomic = { .addr = vb_atomiceth_address(eth),
+				    .rkey = vb_atomiceth_rkey(eth),
+				    .kind = swaps ? VB_REQ_COMPARE_SWAP : VB_REQ_FETCH_ADD,
+				    .swap_or_add = vb_atomiceth_swap_or_add(eth),
+				    .compare = vb_atomiceth_compare(eth) };
 	struct vb_rc_saved *at = next_saved(resp);
 
-	if (!at || address % 8)
+	if (!at || atomic.addr % 8)
 		return -EINVAL;
-	int rc = resp->config.ops->check(resp->config.ctx, rkey, address, 8, VB_ACCESS_ATOMIC);
+	int rc = resp->config.ops->check(resp->config.ctx, atomic.rkey, atomic.addr, 8, VB_ACCESS_ATOMIC);
 	if (rc == 0)
-		rc = resp->config.ops->atomic(resp->config.ctx, rkey, address,
-					      swaps ? VB_REQ_COMPARE_SWAP : VB_REQ_FETCH_ADD,
-					      vb_atomiceth_swap_or_add(eth), vb_atomiceth_compare(eth),
-					      &atomic.original);
+		rc = resp->config.ops->atomic(resp->config.ctx, &atomic, &answer.original);
 	if (rc)
 		return rc;
-	save(resp, at, &atomic);
+	save(resp, at, &answer);
 	return 0;
 }
 
@@ -147,18 +147,18 @@ static int execute_atomic_write(struct vb_rc_resp *resp, const struct vb_packet 
 	struct vb_rc_saved write = { .first = resp->expected,
 				     .end = resp->expected + 1,
 				     .sent = resp->expected };
-	uint64_t address = vb_reth_address(reth), value, unused;
-	uint32_t rkey = vb_reth_rkey(reth);
+	struct vb_atomic atomic = { .addr = vb_reth_address(reth),
+				    .rkey = vb_reth_rkey(reth),
+				    .kind = VB_REQ_ATOMIC_WRITE };
+	uint64_t unused;
 	struct vb_rc_saved *at = next_saved(resp);
 
-	if (!at || address % 8 || packet->payload_bytes != sizeof(value) ||
-	    vb_reth_length(reth) != sizeof(value))
+	if (!at || atomic.addr % 8 || packet->payload_bytes != 8 || vb_reth_length(reth) != 8)
 		return -EINVAL;
-	memcpy(&value, packet->payload, sizeof(value));
-	int rc = resp->config.ops->check(resp->config.ctx, rkey, address, sizeof(value), VB_ACCESS_WRITE);
+	memcpy(&atomic.swap_or_add, packet->payload, 8);
+	int rc = resp->config.ops->check(resp->config.ctx, atomic.rkey, atomic.addr, 8, VB_ACCESS_WRITE);
 	if (rc == 0)
-		rc = resp->config.ops->atomic(resp->config.ctx, rkey, address, VB_REQ_ATOMIC_WRITE, value, 0,
-					      &unused);
+		rc = resp->config.ops->atomic(resp->config.ctx, &atomic, &unused);
 	if (rc)
 		return rc;
 	save(resp, at, &write);
