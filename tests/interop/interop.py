@@ -19,7 +19,7 @@ import programs
 import suite
 from guest import Guest, GuestFailure, add_tap, prepare
 from programs import ucmatose_case, udaddy_case
-from suite import Item
+from suite import CONNECTED_BY_CM, LONG_PING, PING, Item
 
 HERE, KERNEL = "from here to the kernel", "from the kernel to here"
 ITERATIONS = 20
@@ -30,7 +30,6 @@ UNACKNOWLEDGED = "-s 1024"
 PATIENT = "-u 20"
 MTU_FOR_4096 = 4300
 OTHER_PORT = 7471
-CONNECTED_BY_CM = ("REQ", "REP", "RTU", "DREQ", "DREP")
 LIMIT_S = 180.0
 
 # But for DREQ (a MAD for QP 1 with attribute 0x15): the kernel stops repeating it when its owner goes, and
@@ -85,17 +84,9 @@ def pingpong_items():
 
 
 def cm_items():
-    ping = (*CONNECTED_BY_CM, "RC SEND_ONLY", "RC READ_REQUEST", "RC WRITE_ONLY", "RC ACKNOWLEDGE")
-    long_ping = (
-        *CONNECTED_BY_CM,
-        "RC SEND_ONLY",
-        "RC READ_RESPONSE_MIDDLE",
-        "RC WRITE_MIDDLE",
-        "RC ACKNOWLEDGE",
-    )
     for ipv6 in (False, True):
-        yield Item(rping("-C 20"), ping, ipv6)
-        yield Item(rping("-C 5 -S 65535"), long_ping, ipv6)
+        yield Item(rping("-C 20"), PING, ipv6)
+        yield Item(rping("-C 5 -S 65535"), LONG_PING, ipv6)
         yield Item(ucmatose_case("-c 4 -C 5 -S 3000"), (*CONNECTED_BY_CM, "RC SEND_FIRST"), ipv6)
         yield Item(udaddy_case("-c 3 -C 5"), ("SIDR_REQ", "SIDR_REP", "UD SEND_ONLY"), ipv6)
     # Somebody listens elsewhere: without any program of ours, there is nobody to say no.

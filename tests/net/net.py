@@ -16,9 +16,8 @@ import harness
 import programs
 import suite
 from programs import cmtime_case, mckey_case, perftest, pingpong, rping, ucmatose_case, udaddy_case, xrc_case
-from suite import Item
+from suite import CONNECTED_BY_CM, LONG_PING, PING, Item
 
-CONNECTED_BY_CM = ("REQ", "REP", "RTU", "DREQ", "DREP")
 OTHER_USER = 65534
 MTU_FOR_4096 = 4200
 # Unacknowledged messages must not be more than a socket's buffer takes while the receiver has no CPU.
@@ -43,21 +42,13 @@ def pingpong_items():
 
 
 def cm_items():
-    ping = (*CONNECTED_BY_CM, "RC SEND_ONLY", "RC READ_REQUEST", "RC WRITE_ONLY", "RC ACKNOWLEDGE")
-    long_ping = (
-        *CONNECTED_BY_CM,
-        "RC SEND_ONLY",
-        "RC READ_RESPONSE_MIDDLE",
-        "RC WRITE_MIDDLE",
-        "RC ACKNOWLEDGE",
-    )
     for ipv6 in (False, True):
-        yield Item(rping("-C 100"), ping, ipv6)
-        yield Item(rping("-C 20 -S 65535"), long_ping, ipv6)
+        yield Item(rping("-C 100"), PING, ipv6)
+        yield Item(rping("-C 20 -S 65535"), LONG_PING, ipv6)
         yield Item(ucmatose_case("-c 20 -C 10 -S 5000"), (*CONNECTED_BY_CM, "RC SEND_FIRST"), ipv6)
         yield Item(udaddy_case("-c 5"), ("SIDR_REQ", "SIDR_REP", "UD SEND_ONLY"), ipv6)
     yield Item(ucmatose_case("-m"), CONNECTED_BY_CM)
-    yield Item(rping("-C 20", "-P", clients=3, server_stays=True), ping)
+    yield Item(rping("-C 20", "-P", clients=3, server_stays=True), PING)
     yield Item(
         programs.cm_pair(
             "rdma_server -s {addr} -p {port}",

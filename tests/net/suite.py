@@ -14,6 +14,17 @@ import hosts
 import paths  # noqa: F401
 import harness
 
+# What must be seen of rdma_cm, and of an rping whose pieces fit into a packet, or do not.
+CONNECTED_BY_CM = ("REQ", "REP", "RTU", "DREQ", "DREP")
+PING = (*CONNECTED_BY_CM, "RC SEND_ONLY", "RC READ_REQUEST", "RC WRITE_ONLY", "RC ACKNOWLEDGE")
+LONG_PING = (
+    *CONNECTED_BY_CM,
+    "RC SEND_ONLY",
+    "RC READ_RESPONSE_MIDDLE",
+    "RC WRITE_MIDDLE",
+    "RC ACKNOWLEDGE",
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class Item:

@@ -190,6 +190,12 @@ UNUSED static void expect_acked(struct rdma_event_channel *ch, enum rdma_cm_even
 	assert_ok(rdma_ack_cm_event(event));
 }
 
+/* A command that changes the test's network. */
+UNUSED static void must_run(const char *command)
+{
+	assert_int_equal(system(command), 0);
+}
+
 UNUSED static struct rdma_event_channel *new_channel(void)
 {
 	struct rdma_event_channel *ch = rdma_create_event_channel();

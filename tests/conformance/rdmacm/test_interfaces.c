@@ -6,11 +6,6 @@
 #define LATER   "10.9.0.2"
 #define LINK_LOCAL "fe80::9:1"
 
-static void must_run(const char *command)
-{
-	assert_int_equal(system(command), 0);
-}
-
 static struct rdma_cm_id *bound_to(struct rdma_event_channel *ch, const char *ip)
 {
 	struct rdma_cm_id *id = new_id(ch, RDMA_PS_TCP);

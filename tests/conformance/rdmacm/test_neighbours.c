@@ -14,11 +14,6 @@ enum { SOON_MS = 50, PORT = 7471 };
 
 static struct rdma_event_channel *ch;
 
-static void must_run(const char *command)
-{
-	assert_int_equal(system(command), 0);
-}
-
 static int setup(void **state)
 {
 	(void)state;

@@ -17,11 +17,6 @@ enum { SOON_MS = 50, PORT = 7471, REQUESTS = 100 };
 #define NEIGHBOUR "10.9.0.77"
 #define NO_DEVICE "10.8.0.1"
 
-static void must_run(const char *command)
-{
-	assert_int_equal(system(command), 0);
-}
-
 static struct rdma_event_channel *ch;
 
 static int setup(void **state)
