@@ -29,31 +29,35 @@ static struct ibv_qp_init_attr qp_attr(void)
 						   .max_inline_data = 64 } };
 }
 
-static void add_qp(struct rdma_cm_id *id)
+static void add_qp(struct rdma_cm_id *id, enum ibv_qp_type type)
 {
 	struct ibv_qp_init_attr attr = qp_attr();
 
+	attr.qp_type = type;
 	assert_ok(rdma_create_qp(id, NULL, &attr));
 }
 
-static struct wired *wire_up(const char *ip)
+static struct wired *wire_up_with(enum ibv_qp_type type, const char *ip)
 {
 	struct wired *w = calloc(1, sizeof(*w));
 	struct rdma_cm_event *event;
 
 	assert_non_null(w);
 	w->p = listening_pair(ip, RDMA_PS_TCP);
-	add_qp(w->p.client);
+	add_qp(w->p.client, type);
 	assert_ok(rdma_connect(w->p.client, NULL));
 	event = expect(w->p.server_ch, RDMA_CM_EVENT_CONNECT_REQUEST);
 	w->p.server = event->id;
-	add_qp(w->p.server);
+	assert_int_equal(w->p.server->qp_type, type);
+	add_qp(w->p.server, type);
 	assert_ok(rdma_accept(w->p.server, NULL));
 	assert_ok(rdma_ack_cm_event(event));
 	expect_acked(w->p.client_ch, RDMA_CM_EVENT_ESTABLISHED, 0);
 	expect_acked(w->p.server_ch, RDMA_CM_EVENT_ESTABLISHED, 0);
 	return w;
 }
+
+static struct wired *wire_up(const char *ip) { return wire_up_with(IBV_QPT_RC, ip); }
 
 static void tear_down(struct wired *w)
 {
@@ -104,9 +108,9 @@ static void fill(uint8_t *buf, uint8_t seed)
 
 /* ---- messages ---- */
 
-static void message_on(const char *ip)
+static void message_of(enum ibv_qp_type type, const char *ip)
 {
-	struct wired *w = wire_up(ip);
+	struct wired *w = wire_up_with(type, ip);
 	int send_context, recv_context;
 
 	register_msgs(w);
@@ -120,10 +124,19 @@ static void message_on(const char *ip)
 	tear_down(w);
 }
 
+static void message_on(const char *ip) { message_of(IBV_QPT_RC, ip); }
+static void unreliable_message_on(const char *ip) { message_of(IBV_QPT_UC, ip); }
+
 static void send__arrives(void **state)
 {
 	(void)state;
 	on_each_address(message_on);
+}
+
+static void send__arrives_unreliably(void **state)
+{
+	(void)state;
+	on_each_address(unreliable_message_on);
 }
 
 static void send__inline_needs_no_region(void **state)
@@ -198,7 +211,7 @@ static void send__unsignaled_completes_silently(void **state)
 	assert_ok(rdma_connect(p.client, NULL));
 	event = expect(p.server_ch, RDMA_CM_EVENT_CONNECT_REQUEST);
 	p.server = event->id;
-	add_qp(p.server);
+	add_qp(p.server, IBV_QPT_RC);
 	struct ibv_mr *mr = rdma_reg_msgs(p.server, to, sizeof(to));
 	assert_ok(rdma_post_recv(p.server, NULL, to, sizeof(to), mr)); /* before the connection is there */
 	assert_ok(rdma_post_recv(p.server, NULL, to, sizeof(to), mr));
@@ -399,7 +412,7 @@ static void post__before_the_connection(void **state)
 	uint8_t buf[16];
 
 	(void)state;
-	add_qp(id);
+	add_qp(id, IBV_QPT_RC);
 	struct ibv_mr *mr = rdma_reg_msgs(id, buf, sizeof(buf));
 	for (int i = 0; i < DEPTH; i++)
 		assert_ok(rdma_post_recv(id, NULL, buf, sizeof(buf), mr));
@@ -573,7 +586,7 @@ static void post_recv__stops_at_the_first_bad(void **state)
 	uint8_t buf[16];
 
 	(void)state;
-	add_qp(id);
+	add_qp(id, IBV_QPT_RC);
 	struct ibv_mr *mr = rdma_reg_msgs(id, buf, sizeof(buf));
 	struct ibv_sge sge = { (uintptr_t)buf, sizeof(buf), mr->lkey };
 	struct ibv_recv_wr wr[3] = { { .next = &wr[1], .sg_list = &sge, .num_sge = 1 },
@@ -601,7 +614,7 @@ static void post_recv__goes_to_the_srq(void **state)
 	assert_ok(rdma_create_srq(id, NULL, &attr));
 	struct ibv_mr *mr = rdma_reg_msgs(id, buf, sizeof(buf));
 	assert_ok(rdma_post_recv(id, NULL, buf, sizeof(buf), mr)); /* needs no QP */
-	add_qp(id);
+	add_qp(id, IBV_QPT_RC);
 	assert_int_equal(ibv_post_recv(id->qp, &wr, &bad), EINVAL);
 	assert_ptr_equal(bad, &wr);
 	assert_ok(rdma_post_recv(id, NULL, buf, sizeof(buf), mr));
@@ -721,6 +734,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(send__arrives),
+		cmocka_unit_test(send__arrives_unreliably),
 		cmocka_unit_test(send__inline_needs_no_region),
 		cmocka_unit_test(inline__is_granted_where_entries_would_be),
 		cmocka_unit_test(send__vectors_gather_and_scatter),
