@@ -444,6 +444,71 @@ static void flushed__in_the_error_state(struct end *e)
 	rc_finish(e);
 }
 
+/* Posted while the send queue is drained: it waits until the queue pair is ready to send again. */
+static void held__in_the_drained_state(struct end *e)
+{
+	start_with_defaults(e);
+	if (e->passive) {
+		rc_recv(e, 7, IN, LONG);
+		meet(e);
+		meet(e);
+		rc_expect_none(e->rcq);
+		meet(e);
+		CHECK_EQ(rc_expect(e->rcq, 7, IBV_WC_SUCCESS).byte_len, 100);
+		VERIFY(e->buf + IN, 100, 3);
+	} else {
+		rc_fill(e->buf + OUT, 100, 3);
+		meet(e);
+		CHECK_EQ(rc_to(e->qp, IBV_QPS_SQD), 0);
+		POST(e, .id = 1, .opcode = IBV_WR_SEND, .at = OUT, .len = 100);
+		rc_expect_none(e->scq);
+		meet(e);
+		meet(e);
+		CHECK_EQ(rc_to(e->qp, IBV_QPS_RTS), 0);
+		rc_expect(e->scq, 1, IBV_WC_SUCCESS);
+	}
+	rc_finish(e);
+}
+
+/* A peer writes through a window of type 2 for as long as it is bound. */
+static void window__is_bound_and_invalidated(struct end *e)
+{
+	struct params p = uc_params();
+	p.mr_access |= IBV_ACCESS_MW_BIND;
+	start(e, &p);
+	struct ibv_mw *mw = e->passive ? ibv_alloc_mw(e->pd, IBV_MW_TYPE_2) : NULL;
+	uint32_t rkey = 0;
+	if (e->passive) {
+		CHECK(mw);
+		rkey = ibv_inc_rkey(mw->rkey);
+		struct ibv_send_wr *bad, bind = {
+			.wr_id = 1, .opcode = IBV_WR_BIND_MW, .send_flags = IBV_SEND_SIGNALED,
+			.bind_mw = { mw, rkey, { e->mr, (uintptr_t)e->buf + IN, LONG,
+						 IBV_ACCESS_REMOTE_WRITE } },
+		};
+		CHECK_EQ(ibv_post_send(e->qp, &bind, &bad), 0);
+		CHECK_EQ(rc_expect(e->scq, 1, IBV_WC_SUCCESS).opcode, IBV_WC_BIND_MW);
+		rc_recv(e, 2, IN, 0);
+		tell(e, rkey);
+		rc_expect(e->rcq, 2, IBV_WC_SUCCESS);
+		VERIFY(e->buf + IN, 3000, 4);
+		struct ibv_send_wr invalidate = { .wr_id = 3, .opcode = IBV_WR_LOCAL_INV,
+						  .send_flags = IBV_SEND_SIGNALED, .invalidate_rkey = rkey };
+		CHECK_EQ(ibv_post_send(e->qp, &invalidate, &bad), 0);
+		CHECK_EQ(rc_expect(e->scq, 3, IBV_WC_SUCCESS).opcode, IBV_WC_LOCAL_INV);
+	} else {
+		rkey = (uint32_t)hear(e);
+		rc_fill(e->buf + OUT, 3000, 4);
+		POST(e, .id = 1, .opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .at = OUT, .len = 3000,
+		     .remote_at = IN, .rkey = rkey);
+		rc_expect(e->scq, 1, IBV_WC_SUCCESS);
+	}
+	try_write(e, rkey, IN, 8);
+	if (mw)
+		CHECK_EQ(ibv_dealloc_mw(mw), 0);
+	rc_finish(e);
+}
+
 static const struct body bodies[] = {
 	BODY(send__of_any_size),
 	BODY(write__of_any_size),
@@ -457,5 +522,7 @@ static const struct body bodies[] = {
 	BODY(memory__taken_away),
 	BODY(refused__what_needs_an_answer),
 	BODY(flushed__in_the_error_state),
+	BODY(held__in_the_drained_state),
+	BODY(window__is_bound_and_invalidated),
 };
 RC_MAIN(bodies)
