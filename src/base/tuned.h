@@ -151,7 +151,7 @@ enum {
 	VB_MOST_REVOKED = 16,
 };
 
-/* ---- acknowledgements over the wire (roce/rc.c, roce/delayed_ack.c) ---- */
+/* ---- acknowledgements over the wire (roce/rc.c, rc_requests.c, delayed_ack.c) ---- */
 
 enum {
 	/*
