@@ -121,7 +121,7 @@ static double now_s(void)
 	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* How many packets there are, each second, for who watches. */
+/* How many packets there are, each second, for a user who watches. */
 static void show_progress(const struct job *job, const struct recorder *r, double *next_s)
 {
 	double now = now_s();

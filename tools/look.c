@@ -31,7 +31,7 @@ static bool take_iterations(const char *text, unsigned *iterations)
 	return end != text && !*end && n && n <= INT_MAX && *text != '-';
 }
 
-/* Of the options with seconds, --delay is --watch for those who watch anyway. */
+/* Of the options with seconds, --delay is --watch for commands that watch anyway. */
 static bool parse_option(void *context, const char *name, const char *value)
 {
 	struct look *look = context;

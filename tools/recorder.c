@@ -98,7 +98,7 @@ static struct vb_capture_ring *make_ring(uint64_t bytes, int *memfd)
 	struct vb_capture_ring *ring = MAP_FAILED;
 
 	*memfd = memfd_create("verbatim-capture", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	/* All of it is there from the beginning, so that nobody who writes can meet a lack of memory. */
+	/* All of it is there from the beginning, so that no writer can meet a lack of memory. */
 	if (*memfd >= 0 && ftruncate(*memfd, (off_t)size) == 0 && fallocate(*memfd, 0, 0, (off_t)size) == 0 &&
 	    fcntl(*memfd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
 		ring = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, *memfd, 0);

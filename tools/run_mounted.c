@@ -173,7 +173,7 @@ static bool write_text(const char *path, const char *text)
 	return done;
 }
 
-/* Who may not have mounts of his own may have them in a user namespace, where he is himself. */
+/* A user who may not mount may do so in a user namespace, where he keeps his number. */
 static bool leave_mounts(void)
 {
 	char uid[64], gid[64];

@@ -15,7 +15,7 @@ enum {
 
 void (*vb_lock_fence)(void);
 
-/* In what follows this thread has `held`. Relaxed: only holders write who may become the owner. */
+/* In what follows this thread has `held`. Relaxed: only a holder changes who may become the owner. */
 static bool is_due_to_own(struct vb_lock *l, uintptr_t self)
 {
 	uintptr_t candidate = atomic_load_explicit(&l->owner, memory_order_relaxed);

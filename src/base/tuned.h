@@ -2,7 +2,7 @@
 /*
  * Numbers that were tuned: they decide how fast programs are, and never what is right. Each says what a
  * larger and a smaller one would cost. They were found by measuring, on machines with two processors, near
- * each other and far, and with more threads than processors. Who changes one shows the rows that it moves,
+ * each other and far, and with more threads than processors. If you change one, show the rows that it moves,
  * in turns with the build before.
  *
  * Limits, batch sizes and the protocols' times are not tuned. They stand where they are used.

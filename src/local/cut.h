@@ -24,8 +24,8 @@
 #include "local/peer.h"
 
 /*
- * Behind a revocation, before those are looked for who use what was revoked: pairs with vb_busy_begin, and
- * with vb_doorbell_ring.
+ * Behind a revocation, before the look for users of what was revoked: pairs with vb_busy_begin, and with
+ * vb_doorbell_ring.
  */
 void vb_fence_users(void);
 

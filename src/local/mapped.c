@@ -138,8 +138,8 @@ static int take(struct vb_peer *p, const struct vb_link_segment *m, int fd)
 }
 
 /*
- * Hides the mapping, waits for who may be using it, unmaps. One that is in use for long stays till the link
- * ends, and is not used again.
+ * Hides the mapping, waits for threads that may be using it, unmaps. One that is in use for long stays till
+ * the link ends, and is not used again.
  */
 static void drop(struct vb_peer *p, uint64_t serial)
 {

@@ -23,7 +23,7 @@ enum {
 	LOOK_NS = 10000000,
 	GRACE_NS = 200000000, /* from a peer's death to the failure of what it left open */
 };
-#define LATE_NS 10000000000ull /* of who runs, and is late */
+#define LATE_NS 10000000000ull /* for a peer that runs, and is late */
 
 /* The second message on a link: what the sender found out about copying. */
 struct ready {
@@ -353,7 +353,7 @@ static void cut(struct vb_peer *p)
 	if (atomic_exchange(&p->is_cut, true))
 		return;
 	atomic_store(&p->out->cut, 1);
-	atomic_fetch_add(&vb_arena->cuts, 1); /* behind it: who sees this looks there */
+	atomic_fetch_add(&vb_arena->cuts, 1); /* behind it: a thread that sees this looks there */
 	vb_link_end(p->fd);
 }
 

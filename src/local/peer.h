@@ -76,8 +76,8 @@ struct vb_peer {
 };
 
 /*
- * Who hears, in the progress thread and without a lock, that a peer has died, before its QPs fail. Set by a
- * constructor.
+ * Sets what is called when a peer has died, before its QPs fail: in the progress thread, without a lock. Set
+ * by a constructor.
  */
 void vb_peer_set_death_handler(void (*died)(struct vb_peer *peer, bool was_up));
 

@@ -211,7 +211,7 @@ void vb_responder_fetch(const struct vb_local_qp *l);
  */
 bool vb_local_find_theirs(struct vb_local_qp *l);
 
-/* Will who revokes, on either side, make the fence that the user leaves out? */
+/* Will the revoker, on either side, make the fence that the user leaves out? */
 static inline bool vb_busy_is_light(const struct vb_local_qp *l)
 {
 	return vb_fence_is_light() && atomic_load_explicit(&l->peer->arena->fences, memory_order_relaxed);

@@ -659,7 +659,7 @@ static enum step serve_batch(struct vb_local_qp *l, struct failure *f, unsigned 
 	enum step step;
 	uint64_t bytes = 0;
 	vb_busy_begin(l, VB_STREAM_RESPONSE);
-	/* who revokes from here on waits for the section */
+	/* a thread that revokes from here on waits for the section */
 	bool holds = vb_translation_holds(l, &l->to_receive);
 	struct arrival a = { .has_come = false };
 	if (vb_likely(atomic_load_explicit(&l->resp.serving, memory_order_relaxed)))

@@ -57,7 +57,7 @@ static void find_theirs(struct vb_translation *t, struct vb_local_qp *l, uint64_
 }
 
 /*
- * The generations first: who goes by them notices what ends behind them. False: they say nothing, or
+ * The generations first: a user who goes by them notices what ends behind them. False: they say nothing, or
  * something is special.
  */
 static bool begin(struct vb_translation *t, const struct vb_local_qp *l)

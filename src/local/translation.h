@@ -7,7 +7,7 @@
  * A translation holds while both generations are what they were before it was made. A process that revokes an
  * access raises its generation, and then waits for the users:
  *
- *	user of memory                        who revokes
+ *	user of memory                        revoker
  *	busy = odd                            key = 0, or whatever ends
  *	light fence                           generation + 1
  *	are the generations as they were?     heavy fence

@@ -32,7 +32,7 @@ struct vb_ud_ring {
 	struct vb_lock lock;
 	uint8_t *ring;                      /* in our arena; NULL: not made yet */
 	uint32_t put;                       /* lines written */
-	/* Incoming; written under the lock of those who take. */
+	/* Incoming; written under the receivers' lock. */
 	const uint8_t *_Atomic arrivals;    /* the peer's ring; NULL: not known */
 	_Atomic(uint32_t) taken;            /* lines read */
 	atomic_bool waits;                  /* for a receive */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* libc's functions that ours override, and who calls. */
+/* libc's functions that ours override, and which library calls. */
 #include <dlfcn.h>
 #include <link.h>
 

@@ -346,7 +346,7 @@ static void hand_over(unsigned ifindex, struct heard *h)
 	}
 }
 
-/* ---- who hears: one socket per interface, while there are rules; under ears_lock ---- */
+/* ---- listening: one socket per interface, while there are rules; under ears_lock ---- */
 
 struct ear {
 	struct vb_list node;

@@ -4,8 +4,8 @@
  * the entries that either writes into the other's tables, and the headers of datagrams. rsocket(7); the guide
  * in librdmacm's docs.
  *
- * Private data, messages and datagram headers are big-endian. Table entries are in the byte order of the one
- * who *reads* them, as its private data says (VB_RS_FLAG_BIG_ENDIAN).
+ * Private data, messages and datagram headers are big-endian. Table entries are in the byte order of the side
+ * that *reads* them, as its private data says (VB_RS_FLAG_BIG_ENDIAN).
  */
 #ifndef VB_WIRE_RSOCKET_H
 #define VB_WIRE_RSOCKET_H

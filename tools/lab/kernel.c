@@ -106,7 +106,7 @@ bool lab_map_users(pid_t child)
 		return false;
 	if (map_ids(child, "gid_map", "/proc/self/gid_map", getegid()))
 		return true;
-	/* Who could not do it otherwise may, once nobody there can leave a group. */
+	/* An unprivileged process may do it once nobody there can leave a group. */
 	return write_file(child, "setgroups", "deny") &&
 	       map_ids(child, "gid_map", "/proc/self/gid_map", getegid());
 }

@@ -46,7 +46,7 @@ bool lab_is_host_verb(const char *verb);
 /* Letters, digits, '-' and '_'. */
 bool lab_is_name(const char *name);
 
-/* Ends this process, whose death ends what it holds, after text for who waits at the other end. */
+/* Tells the other end why, and ends this process, whose death ends what it holds. */
 void lab_give_up(int status_fd, const char *fmt, ...) __attribute__((format(printf, 2, 3), noreturn));
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * How far a scenario has come: what has happened, what is to be done next, and in the end whether all was as
- * expected. Pure: times are arguments, in nanoseconds since the lab was made, and who asks does the rest.
+ * expected. Pure: times are arguments, in nanoseconds since the lab was made, and the caller does the rest.
  *
  *     running ── all ended, a limit, an interruption ──> draining ── all output read ──> ended
  *

@@ -2,7 +2,7 @@
 /*
  * What happens in a scenario, as lines for people or objects of JSON, and in the end as JUnit XML.
  *
- * What is reported is kept until it is written: lab_report_write never waits, so that a reader who stands
+ * What is reported is kept until it is written: lab_report_write never waits, so that a reader that stands
  * still holds up no time limit.
  */
 #ifndef VB_TOOLS_LAB_REPORT_H

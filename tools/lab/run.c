@@ -98,7 +98,7 @@ static void take_bytes(struct runner *r, unsigned program, const char *bytes, si
 		bytes += n;
 		size -= n;
 	}
-	if (s->have > 0) /* who waits for a text waits for no end of a line */
+	if (s->have > 0) /* a text may be found before the line ends */
 		lab_progress_printed(&r->progress, program, s->line, s->have, false, now_of(r));
 }
 

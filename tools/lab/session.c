@@ -206,7 +206,7 @@ static void run_program(const struct lab_state *lab, const struct lab_message *m
 	child = start(&program, caller);
 	if (child < 0)
 		return;
-	close_fds(m->fds); /* who reads from the program's pipes sees its end */
+	close_fds(m->fds); /* readers of the program's pipes see its end */
 	status = attend(child, caller);
 	lab_send(caller, LAB_ENDED, &status, sizeof(status), NULL, 0);
 }

@@ -234,7 +234,8 @@ static void take_order(struct fabric *f)
 
 	if (!lab_receive(f->fds[f->ports].fd, &m))
 		_exit(0);
-	if (m.kind == LAB_LINK || m.kind == LAB_LINKS) /* who does not read must not hold packets up */
+	/* a client that does not read must not hold packets up */
+	if (m.kind == LAB_LINK || m.kind == LAB_LINKS)
 		setsockopt(m.n_fds ? m.fds[0] : -1, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
 	if (m.kind == LAB_READY || m.kind == LAB_DOWN)
 		take_port(f, &m);

@@ -14,7 +14,7 @@ enum { LAB_VNET_HEADER = 10 };
  */
 int lab_tap_open(const struct lab_plan *plan, unsigned host, int status);
 
-/* May the host leave it to who reads here to cut long segments? */
+/* May the host leave long segments to the reader of this tap, who cuts them? */
 void lab_tap_segment(int tap, bool is_left);
 
 #endif

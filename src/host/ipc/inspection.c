@@ -36,7 +36,7 @@ void vb_inspection_start_locked(uint32_t slot)
 {
 	struct vb_name name = vb_name_of_inspection(slot);
 	vb_listener_init(&listener, session_accepted);
-	listener.admits_root = true; /* who can look with ptrace(2), too */
+	listener.admits_root = true; /* it can look with ptrace(2), too */
 	if (vb_listener_open_locked(&listener, &name, true) == 0 &&
 	    vb_watch_start(&listener.watch, EPOLLIN) < 0)
 		vb_listener_close_locked(&listener);

@@ -7,7 +7,7 @@
 #include "base/cancel.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static int cancel_state; /* of who holds the lock */
+static int cancel_state; /* of the thread that holds the lock */
 static atomic_uint generation;
 
 void vb_host_lock(void)

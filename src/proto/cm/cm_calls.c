@@ -250,7 +250,7 @@ static bool may_be_gone(const struct vb_cm_conn *c)
 	return c->state == VB_CM_REQ_SENT || c->state == VB_CM_SIDR_REQ_SENT || c->state == VB_CM_DREQ_SENT;
 }
 
-/* Only who has seen the message knows the numbers in the quotation. */
+/* Only somebody who has seen the message knows the numbers in the quotation. */
 static bool is_its_message(const struct vb_cm_conn *c, const struct vb_cm_msg *msg, const uint8_t host[16])
 {
 	return c->has_last && !memcmp(&c->last, &msg->mad, sizeof(c->last)) &&

@@ -44,7 +44,7 @@ unsigned vb_rs_stream_sleep_fds_locked(struct vb_rs *s, struct pollfd fds[VB_RS_
 
 	if (!arm_locked(s))
 		return 0;
-	/* The thread of backlog.c reads a listener's channel, and wakes who waits. */
+	/* The thread of backlog.c reads a listener's channel, and wakes the threads that wait. */
 	fds[n++] = (struct pollfd){ .fd = vb_rs_has_backlog(s) || !s->channel ? -1 : s->channel->fd,
 				    .events = POLLIN };
 	if (s->end.channel)
