@@ -4,9 +4,9 @@
 pages and documents, which need nothing but glibc 2.31 or newer and are used where they are unpacked:
 bin/verbatim run PROGRAM.
 
-What is built sees the headers and libraries of Debian 11's glibc, and has ISA-L linked in. Both are
-downloaded (DOWNLOADS), and are what they were when this was written, by their SHA-256. The same commit and
-compiler give the same bytes.
+What is built sees the headers and libraries of Debian 11's glibc. It has ISA-L and Debian 11's ncurses linked
+in. All three are downloaded (DOWNLOADS), and are what they were when this was written, by their SHA-256. The
+same commit and compiler give the same bytes.
 
 usage: release.py BUILD_DIR [--isal] [ARCH...]
   ARCH: x86_64, aarch64; by default this machine's. Releases are left in BUILD_DIR/release.
@@ -33,7 +33,7 @@ ISAL = (
     "libi/libisal/libisal_2.30.0.orig.tar.xz",
     "f363f1be3d657d5676cef5253ee2233e60116e2fa9c9de86881185bf81e0e4b8",
 )
-# What a program links here: the C library, and headers of the kernel that are newer than it.
+# What a program links here: the C library, ncurses and its licence, and headers of a newer kernel.
 DOWNLOADS = {
     "x86_64": [
         (
@@ -43,6 +43,14 @@ DOWNLOADS = {
         (
             "g/glibc/libc6-dev_2.31-13+deb11u11_amd64.deb",
             "e7f7b45d9c5cfcf37609f0b6efd3c645272c812144703af89dfd32218fcb0fd3",
+        ),
+        (
+            "n/ncurses/libtinfo6_6.2+20201114-2+deb11u2_amd64.deb",
+            "96ed58b8fd656521e08549c763cd18da6cff1b7801a3a22f29678701a95d7e7b",
+        ),
+        (
+            "n/ncurses/libncurses-dev_6.2+20201114-2+deb11u2_amd64.deb",
+            "b3311f7a07bde218d0cc381e67f23e4a856c99a8a3008b351b2f12e743d8e883",
         ),
         (
             "l/linux/linux-libc-dev_6.1.176-1_amd64.deb",
@@ -57,6 +65,14 @@ DOWNLOADS = {
         (
             "g/glibc/libc6-dev_2.31-13+deb11u11_arm64.deb",
             "28d478134722dcd4b0bd2045a199301d18713bf95947b9fce66634e7aeacab2e",
+        ),
+        (
+            "n/ncurses/libtinfo6_6.2+20201114-2+deb11u2_arm64.deb",
+            "58027c991756930a2abb2f87a829393d3fdbfb76f4eca9795ef38ea2b0510e27",
+        ),
+        (
+            "n/ncurses/libncurses-dev_6.2+20201114-2+deb11u2_arm64.deb",
+            "3893ab19f98544661b91a844f1b230f6c71afc6067d5354a12660492012bac47",
         ),
         (
             "l/linux/linux-libc-dev_6.1.176-1_arm64.deb",
@@ -115,6 +131,10 @@ def make_sysroot(arch, cache, work):
         if link.is_symlink() and os.path.isabs(target := os.readlink(link)):
             link.unlink()
             link.symlink_to(os.path.relpath(f"{sysroot}{target}", link.parent))
+    # Without these names of shared libraries the linker takes the static ones.
+    for name in ("libncurses*.so", "libtinfo.so"):
+        for file in sysroot.glob(f"usr/lib/*/{name}"):
+            file.unlink()
     return sysroot
 
 
@@ -149,6 +169,9 @@ def write_machine_file(arch, path, sysroot):
     text = ["[binaries]", f"c = ['{tool(arch, 'gcc')}', {options}]"]
     text += [f"{name} = '{tool(arch, name)}'" for name in ("ar", "strip")]
     text += [
+        "pkgconfig = 'pkg-config'",
+        "[properties]",
+        f"pkg_config_libdir = '{sysroot}/usr/lib/{arch}-linux-gnu/pkgconfig'",
         "[host_machine]",
         "system = 'linux'",
         f"cpu_family = '{arch}'",
@@ -171,7 +194,7 @@ def build(arch, work, sysroot, isal, top):
         "--prefix=/",
         "-Dtests=false",
         "-Dtoml=disabled",  # a C++ library that asks for a newer glibc
-        "-Dcurses=disabled",
+        "-Dcurses=enabled",
         f"-Disal={isal}",
         "-Dbuildtype=release",
         "--strip",
@@ -187,10 +210,11 @@ def build(arch, work, sysroot, isal, top):
         )
 
 
-def add_documents(top, isal_license):
+def add_documents(top, isal_license, sysroot):
     """Beside what is installed everywhere."""
     shutil.copy(ROOT / "LICENSE", top)
     shutil.copy(isal_license, top / "LICENSE.isa-l")
+    shutil.copy(sysroot / "usr/share/doc/libtinfo6/copyright", top / "LICENSE.ncurses")
     (top / "README.md").symlink_to("share/doc/verbatim/README.md")
 
 
@@ -244,7 +268,7 @@ def release(arch, folder, seconds):
     work, sysroot, isal, isal_license = make_needed(arch, folder)
     top = work / f"verbatim-{version}-linux-{arch}"
     build(arch, work, sysroot, isal, top)
-    add_documents(top, isal_license)
+    add_documents(top, isal_license, sysroot)
     check(arch, top)
     file = folder / f"{top.name}.tar.gz"
     archive(top, file, seconds)
