@@ -18,7 +18,7 @@
 #include "latency.h"
 #include "process_name.h"
 
-enum { MAX_PACKET = 65536, SETTLE_MS = 100, HEAD_BYTES = sizeof(struct vb_capture_packet) };
+enum { MAX_PACKET = 65536, LATEST_MS = 10000, HEAD_BYTES = sizeof(struct vb_capture_packet) };
 enum { COMMENT = 256, PEER = 96, PEERS = 256 };
 
 struct source {
@@ -29,6 +29,7 @@ struct source {
 	uint32_t interface;
 	struct vb_capture_ring *ring;
 	uint64_t tail, written, dropped_told;
+	uint64_t complete_ns;           /* records of times before this are all in the ring */
 };
 
 /* Out of a ring. */
@@ -394,7 +395,7 @@ static bool is_enough(const struct recorder *r)
 	return r->options.max_packets && r->written >= r->options.max_packets;
 }
 
-/* Writes what is older than a time; records that others made a little earlier may still come. */
+/* Writes what is older than a time. */
 static void write_before(struct recorder *r, uint64_t time_ns)
 {
 	size_t n = 0;
@@ -411,6 +412,33 @@ static void write_before(struct recorder *r, uint64_t time_ns)
 	r->nwaiting -= n;
 }
 
+/*
+ * Before which time all records have come. A thread that loses its processor between looking at the clock and
+ * noting what happened holds the others up until it goes on, but not for ever.
+ */
+static uint64_t complete_time(const struct recorder *r, uint64_t now)
+{
+	uint64_t least = now, latest = now - (uint64_t)LATEST_MS * 1000000;
+
+	for (unsigned i = 0; i < r->count; i++)
+		if (r->sources[i].fd >= 0 && r->sources[i].complete_ns < least)
+			least = r->sources[i].complete_ns;
+	return least > latest ? least : latest;
+}
+
+/* The look at the clock comes first, and the look into the rings last. */
+static void take_and_write(struct recorder *r)
+{
+	uint64_t now = now_ns(CLOCK_MONOTONIC);
+
+	atomic_thread_fence(memory_order_seq_cst);
+	for (unsigned i = 0; i < r->count; i++)
+		if (atomic_load(&r->sources[i].ring->noting) == 0)
+			r->sources[i].complete_ns = now;
+	take_rings(r);
+	write_before(r, complete_time(r, now));
+}
+
 bool recorder_step(struct recorder *r, int fd, int wait_ms)
 {
 	struct pollfd polls[RECORDER_SOURCES + 1];
@@ -420,11 +448,10 @@ bool recorder_step(struct recorder *r, int fd, int wait_ms)
 		polls[i] = (struct pollfd){ .fd = r->sources[i].fd, .events = POLLIN };
 	polls[count] = (struct pollfd){ .fd = fd, .events = POLLIN };
 	bool news = poll(polls, count + 1, wait_ms) > 0;
-	take_rings(r); /* of those that have ended, too: before that is noticed */
+	take_and_write(r); /* of those that have ended, too: before that is noticed */
 	for (unsigned i = 0; news && i < count; i++)
 		if (polls[i].revents && r->sources[i].fd >= 0)
 			hear(&r->sources[i]);
-	write_before(r, now_ns(CLOCK_MONOTONIC) - (uint64_t)SETTLE_MS * 1000000);
 	return is_enough(r) || ferror(r->out);
 }
 

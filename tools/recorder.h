@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Captures processes into a pcapng file. Each gets a ring of shared memory (host/inspect.h), which it fills
- * and this end empties; packets and events of all rings are written in the order of their times, a little
- * after they were noted. What a process writes is hostile: a ring that makes no sense ends that process's
- * part.
+ * and this end empties; packets and events of all rings are written in the order of their times, once no
+ * process can add an earlier one. What a process writes is hostile: a ring that makes no sense ends that
+ * process's part, and a process that never finishes a note makes the rest ten seconds late.
  */
 #ifndef VB_TOOLS_RECORDER_H
 #define VB_TOOLS_RECORDER_H

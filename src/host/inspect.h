@@ -284,7 +284,12 @@ struct vb_capture_ring {
 	uint64_t reserved[6];
 	_Atomic(uint64_t) head;  /* written by the process */
 	_Atomic(uint64_t) packets, dropped;
-	uint64_t reserved2[5];
+	/*
+	 * Threads of the process that have looked at the clock for a record which is not there yet. What the
+	 * client does not find, having found 0 here, is later than the client's own look at the clock before.
+	 */
+	_Atomic(uint64_t) noting;
+	uint64_t reserved2[4];
 	_Atomic(uint64_t) tail;  /* written by the client */
 	uint64_t reserved3[7];
 	/* data at VB_CAPTURE_DATA */

@@ -117,17 +117,20 @@ __attribute__((cold)) static int send_returnable(const struct vb_roce_route *rou
 
 int vb_roce_transmit_now(const struct vb_roce_route *route, const void *bytes, size_t len, size_t segment)
 {
-	uint64_t time_ns = vb_capture_is_on() ? vb_now_ns() : 0;
+	struct vb_capture_moment moment = vb_capture_begin();
 	int err = vb_likely(!route->is_returnable) ?
 			  vb_udp_send(&route->addr, route->ifindex, bytes, len, segment) :
 			  send_returnable(route, bytes, len, segment);
-	if (!err && vb_capture_is_on())
-		note_departure(route, time_ns, bytes, len, segment, 0);
+	if (vb_unlikely(moment.time_ns != 0)) {
+		if (!err)
+			note_departure(route, moment.time_ns, bytes, len, segment, 0);
+		vb_capture_end(moment);
+	}
 	return err;
 }
 
 void vb_roce_note_loss(const struct vb_roce_route *route, const void *bytes, size_t len)
 {
 	if (vb_capture_is_on())
-		note_departure(route, vb_now_ns(), bytes, len, len, VB_CAPTURE_LOST);
+		note_departure(route, 0, bytes, len, len, VB_CAPTURE_LOST);
 }

@@ -143,19 +143,21 @@ static int put_on_host(struct vb_qp *qp, const struct vb_sqe *sqe, const struct 
 	for (unsigned i = 0; i < data->count; i++)
 		iov[n++] = data->iov[i];
 	iov[n++] = (struct iovec){ (void *)zeros, pad };
-	uint64_t time_ns = vb_capture_is_on() ? vb_now_ns() : 0;
+	struct vb_capture_moment moment = vb_capture_begin();
 	err = vb_ud_ring_write(slot, &addr, iov, (int)n);
 	bool is_in_ring = !err;
 	if (err == -ENOTCONN)
 		err = vb_inbox_send_from(qp->qpn >> VB_SLOT_SHIFT, slot, &addr, iov, (int)n);
-	if (err)
-		return err;
-	if (vb_capture_is_on())
+	if (!err && moment.time_ns)
 		vb_capture_packet(&(struct vb_capture_note){ .addr = &addr,
-							     .time_ns = time_ns,
+							     .time_ns = moment.time_ns,
 							     .flags = VB_CAPTURE_OUT | VB_CAPTURE_INBOX,
 							     .qpn = qp->qpn },
 				  iov, n);
+	if (moment.time_ns)
+		vb_capture_end(moment);
+	if (err)
+		return err;
 	count_shared(qp, sqe->length);
 	complete(qp);
 	if (is_in_ring)

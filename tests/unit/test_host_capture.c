@@ -302,6 +302,45 @@ static void second_capture__is_refused(void **state)
 	assert_int_equal(vb_capture_serial(), serial + 1);
 }
 
+/* Who reads the ring can tell that an earlier time may still come. */
+static void moment__is_seen_until_its_end(void **state)
+{
+	struct vb_capture_filter f = all();
+	begin(&f);
+	assert_int_equal(atomic_load(&ring->noting), 0);
+	struct vb_capture_moment one = vb_capture_begin(), other = vb_capture_begin();
+	assert_true(one.time_ns && other.time_ns >= one.time_ns);
+	assert_int_equal(atomic_load(&ring->noting), 2);
+	note(4, 1, 2, 8);
+	assert_int_equal(atomic_load(&ring->packets), 1);
+	assert_int_equal(atomic_load(&ring->noting), 2);
+	vb_capture_end(one);
+	assert_int_equal(atomic_load(&ring->noting), 1);
+	vb_capture_end(other);
+	assert_int_equal(atomic_load(&ring->noting), 0);
+	note(4, 1, 2, 8);
+	vb_capture_event(&(struct vb_capture_event){ .event = VB_EVENT_SENTENCE }, "text");
+	assert_int_equal(atomic_load(&ring->noting), 0);
+}
+
+static void moment__of_another_capture_counts_for_nothing(void **state)
+{
+	struct vb_capture_filter f = all();
+	struct vb_capture_moment none = vb_capture_begin();
+	assert_int_equal(none.time_ns, 0);
+	begin(&f);
+	struct vb_capture_moment last = vb_capture_begin();
+	vb_capture_stop();
+	vb_capture_end(last);
+	assert_int_equal(vb_capture_start(memfd, &f, true), 0);
+	struct vb_capture_moment now = vb_capture_begin();
+	vb_capture_end(none);
+	vb_capture_end(last);
+	assert_int_equal(atomic_load(&ring->noting), 1);
+	vb_capture_end(now);
+	assert_int_equal(atomic_load(&ring->noting), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -319,6 +358,8 @@ int main(void)
 		cmocka_unit_test_teardown(events__without_room_are_counted, end),
 		cmocka_unit_test_teardown(sentences__are_events, end),
 		cmocka_unit_test_teardown(second_capture__is_refused, end),
+		cmocka_unit_test_teardown(moment__is_seen_until_its_end, end),
+		cmocka_unit_test_teardown(moment__of_another_capture_counts_for_nothing, end),
 	};
 	return cmocka_run_group_tests_name("host_capture", tests, NULL, NULL);
 }

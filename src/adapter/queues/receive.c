@@ -93,10 +93,12 @@ static inline int post(struct vb_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv
 static __attribute__((noinline, cold)) int post_and_note(struct vb_qp *qp, struct ibv_recv_wr *wr,
 							 struct ibv_recv_wr **bad)
 {
-	struct vb_noted_post noted = { .time_ns = vb_now_ns(), .qp = qp };
+	struct vb_capture_moment moment = vb_capture_begin();
+	struct vb_noted_post noted = { .time_ns = moment.time_ns, .qp = qp };
 	noted.err = post(qp, wr, bad);
 	noted.refused = noted.wrong = noted.err ? *bad : NULL;
 	vb_note_receives(&noted, wr);
+	vb_capture_end(moment);
 	return noted.err;
 }
 

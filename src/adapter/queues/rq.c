@@ -296,10 +296,12 @@ static int srq_post(struct vb_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_
 static __attribute__((noinline, cold)) int srq_post_and_note(struct vb_srq *srq, struct ibv_recv_wr *wr,
 							     struct ibv_recv_wr **bad)
 {
-	struct vb_noted_post noted = { .time_ns = vb_now_ns(), .srq = srq };
+	struct vb_capture_moment moment = vb_capture_begin();
+	struct vb_noted_post noted = { .time_ns = moment.time_ns, .srq = srq };
 	noted.err = srq_post(srq, wr, bad);
 	noted.refused = noted.wrong = noted.err ? *bad : NULL;
 	vb_note_receives(&noted, wr);
+	vb_capture_end(moment);
 	return noted.err;
 }
 

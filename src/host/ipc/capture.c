@@ -17,7 +17,7 @@ static struct vb_capture_ring *ring; /* NULL: no capture */
 static uint64_t ring_bytes;
 static struct vb_capture_filter filter;
 static bool wants_events;
-static uint64_t head, packets, dropped;
+static uint64_t head, packets, dropped, noting;
 static atomic_uint serial;
 
 /* ---- the ring ---- */
@@ -61,6 +61,40 @@ static bool write_locked(const void *record, uint32_t left, const struct iovec *
 	return true;
 }
 
+/* ---- moments ---- */
+
+/* Sequentially consistent: a client that does not see it has looked at the clock before this thread does. */
+static uint64_t begin_locked(void)
+{
+	atomic_store(&ring->noting, ++noting);
+	atomic_thread_fence(memory_order_seq_cst);
+	return vb_now_ns();
+}
+
+/* Behind the head that the records have moved. */
+static void end_locked(void)
+{
+	atomic_store_explicit(&ring->noting, --noting, memory_order_release);
+}
+
+struct vb_capture_moment vb_capture_begin_now(void)
+{
+	struct vb_capture_moment moment = { 0 };
+	vb_lock(&lock);
+	if (ring)
+		moment = (struct vb_capture_moment){ begin_locked(), vb_capture_serial() };
+	vb_unlock(&lock);
+	return moment;
+}
+
+void vb_capture_end(struct vb_capture_moment moment)
+{
+	vb_lock(&lock);
+	if (ring && moment.time_ns && moment.capture == vb_capture_serial())
+		end_locked();
+	vb_unlock(&lock);
+}
+
 /* ---- notes ---- */
 
 /* The first piece holds the BTH. */
@@ -100,11 +134,13 @@ void vb_capture_packet(const struct vb_capture_note *note, const struct iovec *p
 		return;
 	vb_lock(&lock);
 	if (ring && is_wanted_locked(note->qpn, pieces)) {
+		uint64_t now_ns = begin_locked();
 		if (!p.time_ns)
-			p.time_ns = vb_now_ns(); /* so that the ring is in order */
+			p.time_ns = now_ns;
 		p.kept = vb_min_u32(p.len, filter.snap);
 		packets += write_locked(&p, p.kept, pieces, count);
 		atomic_store_explicit(&ring->packets, packets, memory_order_relaxed);
+		end_locked();
 	}
 	vb_unlock(&lock);
 }
@@ -117,9 +153,11 @@ void vb_capture_event(const struct vb_capture_event *event, const char *text)
 	e.kept = (uint32_t)piece.iov_len;
 	vb_lock(&lock);
 	if (ring && wants_events && (!filter.qpn || !e.qpn || filter.qpn == e.qpn)) {
+		uint64_t now_ns = begin_locked();
 		if (!e.time_ns)
-			e.time_ns = vb_now_ns();
+			e.time_ns = now_ns;
 		write_locked(&e, e.kept, &piece, 1);
+		end_locked();
 	}
 	vb_unlock(&lock);
 }
@@ -169,7 +207,7 @@ int vb_capture_start(int memfd, const struct vb_capture_filter *wanted, bool has
 		ring_bytes = bytes;
 		filter = *wanted;
 		wants_events = has_events;
-		head = packets = dropped = 0;
+		head = packets = dropped = noting = 0;
 		atomic_fetch_add(&serial, 1);
 		atomic_store(&vb_capture_flag, true);
 	}

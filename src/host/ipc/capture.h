@@ -24,18 +24,39 @@ static inline bool vb_capture_is_on(void)
 /* What is known of a packet beside its bytes. */
 struct vb_capture_note {
 	const struct vb_inbox_addr *addr;
-	uint64_t time_ns;  /* 0: now */
+	uint64_t time_ns;  /* of a struct vb_capture_moment; 0: now */
 	unsigned flags;    /* VB_CAPTURE_* */
 	uint32_t qpn;      /* this process's end; 0: unknown */
 	uint16_t ip_id;
 	pid_t peer_pid;    /* through shared memory, without an ip_id: whose memory; 0: unknown */
 };
 
+/* When something begins that is noted once it has happened. time_ns 0: there was no capture. */
+struct vb_capture_moment {
+	uint64_t time_ns;
+	unsigned capture; /* vb_capture_serial */
+};
+
+VB_EXPORT struct vb_capture_moment vb_capture_begin_now(void);
+VB_EXPORT void vb_capture_end(struct vb_capture_moment moment);
+
+/*
+ * The client writes nothing that is later until vb_capture_end, so notes in between may have this time. Each
+ * moment with a time needs its end. A wait of seconds in between costs the capture its order.
+ */
+static inline struct vb_capture_moment vb_capture_begin(void)
+{
+	return vb_capture_is_on() ? vb_capture_begin_now() : (struct vb_capture_moment){ 0 };
+}
+
 /* The pieces are a packet from the BTH on, with its ICRC if the flags say so. */
 VB_EXPORT void vb_capture_packet(const struct vb_capture_note *note, const struct iovec *pieces,
 				 unsigned count);
 
-/* time_ns 0: now. is_packet and kept are set here. text: or NULL. Locks of objects may be held. */
+/*
+ * time_ns: of a struct vb_capture_moment; 0: now. is_packet and kept are set here. text: or NULL. Locks of
+ * objects may be held.
+ */
 VB_EXPORT void vb_capture_event(const struct vb_capture_event *event, const char *text);
 /* A finding or an explanation. */
 void vb_capture_sentence(const char *by, const char *sentence);

@@ -92,14 +92,16 @@ int vb_cma_packet_send(const struct vb_cm_send *send)
 	if (!r.is_local)
 		return vb_gsi_send(&addr, r.scope, &send->mad, send->repeats != 0);
 	vb_gsi_packet_init(&packet, &send->mad);
-	uint64_t time_ns = vb_capture_is_on() ? vb_now_ns() : 0;
+	struct vb_capture_moment moment = vb_capture_begin();
 	int err = r.slot ? vb_inbox_send(r.slot, &addr, &iov, 1) : send_to_port(&r, &addr, &packet);
-	if (!err && vb_capture_is_on())
+	if (!err && moment.time_ns)
 		vb_capture_packet(&(struct vb_capture_note){ .addr = &addr,
-							     .time_ns = time_ns,
+							     .time_ns = moment.time_ns,
 							     .flags = VB_CAPTURE_OUT | VB_CAPTURE_INBOX,
 							     .qpn = VB_GSI_QPN },
 				  &iov, 1);
+	if (moment.time_ns)
+		vb_capture_end(moment);
 	return err;
 }
 
