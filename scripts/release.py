@@ -4,9 +4,9 @@
 pages and documents, which need nothing but glibc 2.31 or newer and are used where they are unpacked:
 bin/verbatim run PROGRAM.
 
-What is built sees the headers and libraries of Debian 11's glibc. It has ISA-L and Debian 11's ncurses linked
-in. All three are downloaded (DOWNLOADS), and are what they were when this was written, by their SHA-256. The
-same commit and compiler give the same bytes.
+What is built sees the headers and libraries of Debian 11's glibc. It has ISA-L, toml++ and Debian 11's ncurses
+and C++ library linked in. They are downloaded (DOWNLOADS), and are what they were when this was written, by
+their SHA-256. The same commit and compiler give the same bytes.
 
 usage: release.py BUILD_DIR [--isal] [ARCH...]
   ARCH: x86_64, aarch64; by default this machine's. Releases are left in BUILD_DIR/release.
@@ -33,7 +33,8 @@ ISAL = (
     "libi/libisal/libisal_2.30.0.orig.tar.xz",
     "f363f1be3d657d5676cef5253ee2233e60116e2fa9c9de86881185bf81e0e4b8",
 )
-# What a program links here: the C library, ncurses and its licence, and headers of a newer kernel.
+# What a program links here: the libraries of C, of C++ and of its compiler, ncurses and its licence, toml++,
+# and headers of a newer kernel.
 DOWNLOADS = {
     "x86_64": [
         (
@@ -51,6 +52,18 @@ DOWNLOADS = {
         (
             "n/ncurses/libncurses-dev_6.2+20201114-2+deb11u2_amd64.deb",
             "b3311f7a07bde218d0cc381e67f23e4a856c99a8a3008b351b2f12e743d8e883",
+        ),
+        (
+            "g/gcc-10/libgcc-10-dev_10.2.1-6_amd64.deb",
+            "3b711374092b84e732c4e73cf33e02cff02e34a5f105eb6467de8d9038e4cd9d",
+        ),
+        (
+            "g/gcc-10/libstdc++-10-dev_10.2.1-6_amd64.deb",
+            "20b1f56863dcc5f187d6cb53b2aa6149bd013be4ec67e10c2c31a22fda619a01",
+        ),
+        (
+            "t/tomlplusplus/libtomlplusplus-dev_3.3.0+ds-1_amd64.deb",
+            "2779cce0001466dcf60eb6262ff68a888d49f9e30aee80c499d1d4f6f9f6e12e",
         ),
         (
             "l/linux/linux-libc-dev_6.1.176-1_amd64.deb",
@@ -73,6 +86,18 @@ DOWNLOADS = {
         (
             "n/ncurses/libncurses-dev_6.2+20201114-2+deb11u2_arm64.deb",
             "3893ab19f98544661b91a844f1b230f6c71afc6067d5354a12660492012bac47",
+        ),
+        (
+            "g/gcc-10/libgcc-10-dev_10.2.1-6_arm64.deb",
+            "80fc73d339ada2e194175afe83cd89014565242153b6e3c2128849d8817da367",
+        ),
+        (
+            "g/gcc-10/libstdc++-10-dev_10.2.1-6_arm64.deb",
+            "cee7ca63613b50a8a51cc670db385c7e6d1181b72c94148fc8b7992e4570782d",
+        ),
+        (
+            "t/tomlplusplus/libtomlplusplus-dev_3.3.0+ds-1_arm64.deb",
+            "b4617341a8c8e73006eb1bb3bb06f40cad853e1969fff0241244b61bf780a605",
         ),
         (
             "l/linux/linux-libc-dev_6.1.176-1_arm64.deb",
@@ -166,7 +191,11 @@ def make_isal(arch, cache, work, sysroot):
 def write_machine_file(arch, path, sysroot):
     # The compiler looks beside itself before it looks into a sysroot.
     options = f"'--sysroot={sysroot}', '-B{sysroot}/usr/lib/{arch}-linux-gnu', '-ffile-prefix-map={ROOT}=.', '-ffile-prefix-map={sysroot.parent}=.'"
+    # The compiler's own C++ library asks for a newer glibc.
+    headers = (f"{sysroot}/usr/include/{part}c++/10" for part in ("", f"{arch}-linux-gnu/"))
+    cpp = ["-nostdinc++", *(f"-isystem{path}" for path in headers), f"-L{sysroot}/usr/lib/gcc/{arch}-linux-gnu/10"]
     text = ["[binaries]", f"c = ['{tool(arch, 'gcc')}', {options}]"]
+    text += [f"cpp = ['{tool(arch, 'g++')}', {options}, {str(cpp)[1:-1]}]"]
     text += [f"{name} = '{tool(arch, name)}'" for name in ("ar", "strip")]
     text += [
         "pkgconfig = 'pkg-config'",
@@ -193,7 +222,7 @@ def build(arch, work, sysroot, isal, top):
         machine,
         "--prefix=/",
         "-Dtests=false",
-        "-Dtoml=disabled",  # a C++ library that asks for a newer glibc
+        "-Dtoml=enabled",
         "-Dcurses=enabled",
         f"-Disal={isal}",
         "-Dbuildtype=release",
@@ -214,7 +243,8 @@ def add_documents(top, isal_license, sysroot):
     """Beside what is installed everywhere."""
     shutil.copy(ROOT / "LICENSE", top)
     shutil.copy(isal_license, top / "LICENSE.isa-l")
-    shutil.copy(sysroot / "usr/share/doc/libtinfo6/copyright", top / "LICENSE.ncurses")
+    for name, package in {"ncurses": "libtinfo6", "toml++": "libtomlplusplus-dev"}.items():
+        shutil.copy(sysroot / "usr/share/doc" / package / "copyright", top / f"LICENSE.{name}")
     (top / "README.md").symlink_to("share/doc/verbatim/README.md")
 
 

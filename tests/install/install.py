@@ -189,6 +189,10 @@ class Install:
         pairs.write_text(PAIRS, encoding="utf-8")
         run_it = "/home/user/verbatim/bin/verbatim run"
         self.inside("sh", "-c", f"ip link set lo up; {user} sh /tmp/pairs.sh '{run_it}'")
+        scenario = self.root / "tmp" / "scenario.toml"
+        scenario.write_text("hosts = [\n", encoding="utf-8")
+        said = self.inside("sh", "-c", f"{user} /home/user/verbatim/bin/verbatim lab run /tmp/scenario.toml 2>&1 || true")
+        assert "parsing array" in said, said
         top = f"{user} TERM=xterm script -qec '/home/user/verbatim/bin/verbatim top' /dev/null"
         assert "\x1b[?1049h" in self.inside("sh", "-c", f"(sleep 1; printf q) | timeout 60 {top}"), "top has no screen"
 
