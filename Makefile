@@ -103,7 +103,7 @@ install: all
 	@meson install -C $(BUILD) --no-rebuild
 
 uninstall:
-	rm -rf $(DESTDIR)$(PREFIX)/lib/verbatim $(DESTDIR)$(PREFIX)/include/verbatim $(DESTDIR)$(PREFIX)/share/verbatim
+	rm -rf $(addprefix $(DESTDIR)$(PREFIX)/,lib/verbatim include/verbatim share/verbatim share/doc/verbatim)
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/share/,$(wildcard man/man[17]/verbatim*.[17]))
 	rm -f $(DESTDIR)$(PREFIX)/bin/verbatim $(DESTDIR)$(PREFIX)/share/bash-completion/completions/verbatim
 	rm -f $(DESTDIR)$(PREFIX)/lib/pkgconfig/verbatim-ibverbs.pc $(DESTDIR)$(PREFIX)/lib/pkgconfig/verbatim-rdmacm.pc
