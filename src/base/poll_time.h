@@ -25,15 +25,15 @@ static inline uint64_t vb_poll_time_end(const struct vb_poll_time *t, uint64_t n
 }
 
 /*
- * The thread has called sched_yield(2) at before_ns, which returned at now_ns. True: that took so long that
- * another thread has run, and the caller stops polling.
+ * The thread has called sched_yield(2) at before_ns, which returned at now_ns. True: another thread has run
+ * for so long meanwhile that the caller stops polling.
  */
 static inline bool vb_poll_time_met_others(struct vb_poll_time *t, uint64_t before_ns, uint64_t now_ns)
 {
 	uint64_t took_ns = now_ns - before_ns;
 	if (took_ns < VB_SWITCH_NS)
 		return false;
-	t->rests_until_ns = now_ns + vb_min_u64(took_ns * took_ns / VB_SHORT_YIELD_NS, VB_MOST_REST_NS);
+	t->rests_until_ns = now_ns + vb_min_u64(took_ns * VB_REST_TIMES, VB_MOST_REST_NS);
 	return true;
 }
 

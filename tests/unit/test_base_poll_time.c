@@ -65,14 +65,15 @@ static void rests_after(uint64_t yield_ns, uint64_t rest_ns)
 	assert_int_equal(vb_poll_time_end(&t, last + 1), last + 1 + VB_FIRST_POLL_NS);
 }
 
-/* A switch of threads is a small thing, a time slice is not. */
+/* In proportion to the time that others took. */
 static void end__is_at_once_while_others_want_the_processor(void **state)
 {
 	(void)state;
 
-	rests_after(VB_SWITCH_NS, 2 * VB_SWITCH_NS);
-	rests_after(20000, 400000);
-	rests_after(3000000, VB_MOST_REST_NS);
+	rests_after(VB_SWITCH_NS, VB_REST_TIMES * VB_SWITCH_NS);
+	rests_after(100000, VB_REST_TIMES * 100000);
+	rests_after(VB_MOST_REST_NS / VB_REST_TIMES, VB_MOST_REST_NS);
+	rests_after(VB_MOST_REST_NS / 2, VB_MOST_REST_NS);
 	rests_after(UINT32_MAX, VB_MOST_REST_NS);
 }
 

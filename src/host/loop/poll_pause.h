@@ -11,8 +11,8 @@
 
 /*
  * The caller has looked `looks` times in a row and found nothing. Pauses the processor; each
- * VB_YIELD_EVERY_POLLS looks, yields it instead. False: another thread has run meanwhile, so the caller
- * should stop polling.
+ * VB_YIELD_EVERY_POLLS looks, yields it instead. False: another thread has run for long meanwhile, so
+ * the caller should stop polling.
  */
 static inline bool vb_poll_pause(struct vb_poll_time *t, unsigned looks)
 {
