@@ -103,6 +103,7 @@ for_release=(
 	nasm:nasm
 	binutils:readelf
 	gcc-aarch64-linux-gnu:aarch64-linux-gnu-gcc
+	g++-aarch64-linux-gnu:aarch64-linux-gnu-g++
 )
 for_aarch64=(
 	"${for_release[@]}"
