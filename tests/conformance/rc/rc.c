@@ -53,6 +53,7 @@ struct rlimit rc_use_up_descriptors(void)
 struct params params(void)
 {
 	return (struct params){
+		.type = IBV_QPT_RC,
 		.cap = { .max_send_wr = 64,
 			 .max_recv_wr = 64,
 			 .max_send_sge = 4,
@@ -127,7 +128,7 @@ bool rc_is_moved(const void *at) { return rc_which_are_moved(&at, 1); }
 struct ibv_qp *rc_make_qp(struct end *e)
 {
 	struct ibv_qp_init_attr init = {
-		.send_cq = e->scq, .recv_cq = e->rcq, .srq = e->srq, .cap = e->p.cap, .qp_type = IBV_QPT_RC,
+		.send_cq = e->scq, .recv_cq = e->rcq, .srq = e->srq, .cap = e->p.cap, .qp_type = e->p.type,
 		.sq_sig_all = e->p.sig_all,
 	};
 	struct ibv_qp *qp = ibv_create_qp(e->pd, &init);
@@ -230,9 +231,10 @@ int rc_to_rtr(struct end *e, struct ibv_qp *qp, const struct card *peer)
 		.min_rnr_timer = e->p.min_rnr_timer,
 		.ah_attr = { .is_global = 1, .port_num = 1, .grh = { .dgid = peer->gid, .hop_limit = 64 } },
 	};
-	return ibv_modify_qp(qp, &a,
-			     IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-				     IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+	int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+	if (qp->qp_type == IBV_QPT_RC)
+		mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+	return ibv_modify_qp(qp, &a, mask);
 }
 
 int rc_to_rts(struct end *e, struct ibv_qp *qp)
@@ -245,9 +247,10 @@ int rc_to_rts(struct end *e, struct ibv_qp *qp)
 		.sq_psn = rc_psn(qp, e),
 		.max_rd_atomic = e->p.max_rd_atomic,
 	};
-	return ibv_modify_qp(qp, &a,
-			     IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-				     IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+	int mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
+	if (qp->qp_type == IBV_QPT_RC)
+		mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+	return ibv_modify_qp(qp, &a, mask);
 }
 
 int rc_to(struct ibv_qp *qp, enum ibv_qp_state state)

@@ -43,6 +43,7 @@ _Noreturn void rc_skip(const char *why);
 
 /* How an end is made. params() gives what most bodies want. */
 struct params {
+	enum ibv_qp_type type; /* RC or UC */
 	struct ibv_qp_cap cap;
 	int cqe;              /* of each CQ */
 	size_t bytes;         /* of the registered buffer */

@@ -16,60 +16,16 @@ enum { OUT = 0, IN = 1 << 17, BYTES = 1 << 18, LONG = 60000 };
 static struct params uc_params(void)
 {
 	struct params p = params();
+	p.type = IBV_QPT_UC;
 	p.bytes = BYTES;
 	p.qp_access = IBV_ACCESS_REMOTE_WRITE;
 	return p;
 }
 
-static void make_qp(struct end *e)
-{
-	struct ibv_qp_init_attr init = {
-		.send_cq = e->scq, .recv_cq = e->rcq, .srq = e->srq, .cap = e->p.cap, .qp_type = IBV_QPT_UC,
-		.sq_sig_all = e->p.sig_all,
-	};
-	CHECK(e->qp = ibv_create_qp(e->pd, &init));
-}
-
-static void to_rts(struct end *e)
-{
-	e->peer = rc_swap_cards(e, e->qp);
-	struct ibv_qp_attr a = {
-		.qp_state = IBV_QPS_RTR,
-		.path_mtu = IBV_MTU_1024,
-		.dest_qp_num = e->peer.qpn,
-		.rq_psn = e->peer.psn,
-		.sq_psn = rc_psn(e->qp, e),
-		.ah_attr = { .is_global = 1, .port_num = 1, .grh = { .dgid = e->peer.gid, .hop_limit = 64 } },
-	};
-	CHECK_EQ(rc_to_init(e, e->qp), 0);
-	CHECK_EQ(ibv_modify_qp(e->qp, &a,
-			       IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN),
-		 0);
-	a.qp_state = IBV_QPS_RTS;
-	CHECK_EQ(ibv_modify_qp(e->qp, &a, IBV_QP_STATE | IBV_QP_SQ_PSN), 0);
-	meet(e);
-}
-
-static void start(struct end *e, const struct params *p)
-{
-	rc_open(e, p);
-	CHECK_EQ(ibv_destroy_qp(e->qp), 0);
-	make_qp(e);
-	to_rts(e);
-}
-
-static void start_again(struct end *e)
-{
-	meet(e);
-	CHECK_EQ(rc_to(e->qp, IBV_QPS_RESET), 0);
-	meet(e);
-	to_rts(e);
-}
-
 static void start_with_defaults(struct end *e)
 {
 	struct params p = uc_params();
-	start(e, &p);
+	rc_start(e, &p);
 }
 
 /* ---- a message that arrives, after which both ends know what came before it ---- */
@@ -269,7 +225,7 @@ static void dropped__longer_than_the_receive(struct end *e)
 	for (int shared = 0; shared < 2; shared++) {
 		struct params p = uc_params();
 		p.srq_wr = shared ? 16 : 0;
-		start(e, &p);
+		rc_start(e, &p);
 		try_longer_than_the_receive(e, 10, 11);
 		try_longer_than_the_receive(e, 3000, 3001);
 		try_longer_than_the_receive(e, 1024, LONG);
@@ -303,7 +259,7 @@ static void try_write(struct end *e, uint32_t rkey, uint64_t at, uint32_t n)
 static void dropped__write_that_is_not_allowed(struct end *e)
 {
 	struct params p = uc_params();
-	start(e, &p);
+	rc_start(e, &p);
 	for (uint32_t n = 8; n <= 5000; n += 4992) {
 		try_write(e, e->peer.rkey ^ 0x1000, IN, n);
 		try_write(e, e->peer.rkey, BYTES - n + 1, n);
@@ -312,12 +268,12 @@ static void dropped__write_that_is_not_allowed(struct end *e)
 		rc_expect_no_event(e);
 	rc_finish(e);
 	p.qp_access = 0;
-	start(e, &p);
+	rc_start(e, &p);
 	try_write(e, e->peer.rkey, IN, 8);
 	rc_finish(e);
 	p.qp_access = IBV_ACCESS_REMOTE_WRITE;
 	p.mr_access = IBV_ACCESS_LOCAL_WRITE;
-	start(e, &p);
+	rc_start(e, &p);
 	try_write(e, e->peer.rkey, IN, 5000);
 	if (e->passive)
 		rc_expect_no_event(e);
@@ -345,7 +301,7 @@ static void receive_fails(struct end *e, uint64_t addr, uint32_t lkey)
 		rc_expect(e->scq, 1, IBV_WC_SUCCESS);
 		CHECK_EQ(rc_state(e->qp), IBV_QPS_RTS);
 	}
-	start_again(e);
+	rc_reconnect(e);
 }
 
 /* The receiving queue pair ends; the sender does not learn it. */
@@ -439,7 +395,7 @@ static void flushed__in_the_error_state(struct end *e)
 	rc_expect(e->rcq, 2, IBV_WC_WR_FLUSH_ERR);
 	POST(e, .id = 3, .opcode = IBV_WR_SEND, .at = OUT, .len = 8);
 	rc_expect(e->scq, 3, IBV_WC_WR_FLUSH_ERR);
-	start_again(e);
+	rc_reconnect(e);
 	receive_and_arrive(e, 5000);
 	rc_finish(e);
 }
@@ -475,7 +431,7 @@ static void window__is_bound_and_invalidated(struct end *e)
 {
 	struct params p = uc_params();
 	p.mr_access |= IBV_ACCESS_MW_BIND;
-	start(e, &p);
+	rc_start(e, &p);
 	struct ibv_mw *mw = e->passive ? ibv_alloc_mw(e->pd, IBV_MW_TYPE_2) : NULL;
 	uint32_t rkey = 0;
 	if (e->passive) {

@@ -88,10 +88,10 @@ static void uc__by_lid(struct end *e)
 	};
 	struct ibv_qp *qp = ibv_create_qp(e->pd, &init);
 	CHECK(qp);
-	struct ibv_qp_attr a = to_lid(e, qp, lid), up = { .qp_state = IBV_QPS_RTS, .sq_psn = rc_psn(qp, e) };
+	struct ibv_qp_attr a = to_lid(e, qp, lid);
 	CHECK_EQ(rc_to_init(e, qp), 0);
 	CHECK_EQ(ibv_modify_qp(qp, &a, UC_MASK), 0);
-	CHECK_EQ(ibv_modify_qp(qp, &up, IBV_QP_STATE | IBV_QP_SQ_PSN), 0);
+	CHECK_EQ(rc_to_rts(e, qp), 0);
 	meet(e);
 	exchange(e, qp);
 	CHECK_EQ(ibv_destroy_qp(qp), 0);
