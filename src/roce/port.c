@@ -121,11 +121,9 @@ int vb_roce_transmit_now(const struct vb_roce_route *route, const void *bytes, s
 	int err = vb_likely(!route->is_returnable) ?
 			  vb_udp_send(&route->addr, route->ifindex, bytes, len, segment) :
 			  send_returnable(route, bytes, len, segment);
-	if (vb_unlikely(moment.time_ns != 0)) {
-		if (!err)
-			note_departure(route, moment.time_ns, bytes, len, segment, 0);
-		vb_capture_end(moment);
-	}
+	if (vb_unlikely(moment.time_ns != 0) && !err)
+		note_departure(route, moment.time_ns, bytes, len, segment, 0);
+	vb_capture_end(moment);
 	return err;
 }
 

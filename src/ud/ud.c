@@ -154,8 +154,7 @@ static int put_on_host(struct vb_qp *qp, const struct vb_sqe *sqe, const struct 
 							     .flags = VB_CAPTURE_OUT | VB_CAPTURE_INBOX,
 							     .qpn = qp->qpn },
 				  iov, n);
-	if (moment.time_ns)
-		vb_capture_end(moment);
+	vb_capture_end(moment);
 	if (err)
 		return err;
 	count_shared(qp, sqe->length);

@@ -280,7 +280,7 @@ void fake_inbox_message(const void *bytes, size_t len, bool truncated)
 
 atomic_bool vb_capture_flag;
 struct vb_capture_moment vb_capture_begin_now(void) { return (struct vb_capture_moment){ 0 }; }
-void vb_capture_end(struct vb_capture_moment moment) { }
+void vb_capture_end_now(struct vb_capture_moment moment) { }
 void vb_capture_packet(const struct vb_capture_note *note, const struct iovec *pieces, unsigned count) { }
 void vb_capture_event(const struct vb_capture_event *event, const char *text) { }
 void vb_capture_sentence(const char *by, const char *sentence) { }

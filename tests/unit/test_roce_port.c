@@ -73,7 +73,7 @@ struct vb_capture_moment vb_capture_begin_now(void)
 	return (struct vb_capture_moment){ .time_ns = vb_now_ns() };
 }
 
-void vb_capture_end(struct vb_capture_moment moment) {}
+void vb_capture_end_now(struct vb_capture_moment moment) {}
 
 void vb_capture_packet(const struct vb_capture_note *note, const struct iovec *pieces, unsigned count)
 {

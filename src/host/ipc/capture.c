@@ -87,10 +87,10 @@ struct vb_capture_moment vb_capture_begin_now(void)
 	return moment;
 }
 
-void vb_capture_end(struct vb_capture_moment moment)
+void vb_capture_end_now(struct vb_capture_moment moment)
 {
 	vb_lock(&lock);
-	if (ring && moment.time_ns && moment.capture == vb_capture_serial())
+	if (ring && moment.capture == vb_capture_serial())
 		end_locked();
 	vb_unlock(&lock);
 }

@@ -38,15 +38,21 @@ struct vb_capture_moment {
 };
 
 VB_EXPORT struct vb_capture_moment vb_capture_begin_now(void);
-VB_EXPORT void vb_capture_end(struct vb_capture_moment moment);
+VB_EXPORT void vb_capture_end_now(struct vb_capture_moment moment);
 
 /*
  * The client writes nothing that is later until vb_capture_end, so notes in between may have this time. Each
- * moment with a time needs its end. A wait of seconds in between costs the capture its order.
+ * moment needs its end. A wait of seconds in between costs the capture its order.
  */
 static inline struct vb_capture_moment vb_capture_begin(void)
 {
 	return vb_capture_is_on() ? vb_capture_begin_now() : (struct vb_capture_moment){ 0 };
+}
+
+static inline void vb_capture_end(struct vb_capture_moment moment)
+{
+	if (vb_unlikely(moment.time_ns != 0))
+		vb_capture_end_now(moment);
 }
 
 /* The pieces are a packet from the BTH on, with its ICRC if the flags say so. */

@@ -100,8 +100,7 @@ int vb_cma_packet_send(const struct vb_cm_send *send)
 							     .flags = VB_CAPTURE_OUT | VB_CAPTURE_INBOX,
 							     .qpn = VB_GSI_QPN },
 				  &iov, 1);
-	if (moment.time_ns)
-		vb_capture_end(moment);
+	vb_capture_end(moment);
 	return err;
 }
 
