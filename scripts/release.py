@@ -4,9 +4,9 @@
 pages and documents, which need nothing but glibc 2.31 or newer and are used where they are unpacked:
 bin/verbatim run PROGRAM.
 
-What is built sees the headers and libraries of Debian 11's glibc. It has ISA-L, toml++ and Debian 11's ncurses
-and C++ library linked in. They are downloaded (DOWNLOADS), and are what they were when this was written, by
-their SHA-256. The same commit and compiler give the same bytes.
+What is built sees the headers and libraries of Debian 11's glibc. It has ISA-L, toml++ and Debian 11's
+ncurses and C++ library linked in. They are downloaded (DOWNLOADS), and are what they were when this was
+written, by their SHA-256. The same commit and compiler give the same bytes.
 
 usage: release.py BUILD_DIR [--isal] [ARCH...]
   ARCH: x86_64, aarch64; by default this machine's. Releases are left in BUILD_DIR/release.
@@ -190,12 +190,21 @@ def make_isal(arch, cache, work, sysroot):
 
 def write_machine_file(arch, path, sysroot):
     # The compiler looks beside itself before it looks into a sysroot.
-    options = f"'--sysroot={sysroot}', '-B{sysroot}/usr/lib/{arch}-linux-gnu', '-ffile-prefix-map={ROOT}=.', '-ffile-prefix-map={sysroot.parent}=.'"
+    options = [
+        f"--sysroot={sysroot}",
+        f"-B{sysroot}/usr/lib/{arch}-linux-gnu",
+        f"-ffile-prefix-map={ROOT}=.",
+        f"-ffile-prefix-map={sysroot.parent}=.",
+    ]
     # The compiler's own C++ library asks for a newer glibc.
-    headers = (f"{sysroot}/usr/include/{part}c++/10" for part in ("", f"{arch}-linux-gnu/"))
-    cpp = ["-nostdinc++", *(f"-isystem{path}" for path in headers), f"-L{sysroot}/usr/lib/gcc/{arch}-linux-gnu/10"]
-    text = ["[binaries]", f"c = ['{tool(arch, 'gcc')}', {options}]"]
-    text += [f"cpp = ['{tool(arch, 'g++')}', {options}, {str(cpp)[1:-1]}]"]
+    cpp_library = [
+        "-nostdinc++",
+        f"-isystem{sysroot}/usr/include/c++/10",
+        f"-isystem{sysroot}/usr/include/{arch}-linux-gnu/c++/10",
+        f"-L{sysroot}/usr/lib/gcc/{arch}-linux-gnu/10",
+    ]
+    text = ["[binaries]"]  # a list of Python's is one of Meson's, too
+    text += [f"c = {[tool(arch, 'gcc'), *options]}", f"cpp = {[tool(arch, 'g++'), *options, *cpp_library]}"]
     text += [f"{name} = '{tool(arch, name)}'" for name in ("ar", "strip")]
     text += [
         "pkgconfig = 'pkg-config'",

@@ -187,14 +187,15 @@ class Install:
         self.inside("sh", "-c", f"ip link set lo up; {user} {unpack}")
         pairs = self.root / "tmp" / "pairs.sh"
         pairs.write_text(PAIRS, encoding="utf-8")
-        run_it = "/home/user/verbatim/bin/verbatim run"
-        self.inside("sh", "-c", f"ip link set lo up; {user} sh /tmp/pairs.sh '{run_it}'")
+        verbatim = "/home/user/verbatim/bin/verbatim"
+        self.inside("sh", "-c", f"ip link set lo up; {user} sh /tmp/pairs.sh '{verbatim} run'")
         scenario = self.root / "tmp" / "scenario.toml"
         scenario.write_text("hosts = [\n", encoding="utf-8")
-        said = self.inside("sh", "-c", f"{user} /home/user/verbatim/bin/verbatim lab run /tmp/scenario.toml 2>&1 || true")
+        said = self.inside("sh", "-c", f"{user} {verbatim} lab run /tmp/scenario.toml 2>&1 || true")
         assert "parsing array" in said, said
-        top = f"{user} TERM=xterm script -qec '/home/user/verbatim/bin/verbatim top' /dev/null"
-        assert "\x1b[?1049h" in self.inside("sh", "-c", f"(sleep 1; printf q) | timeout 60 {top}"), "top has no screen"
+        top = f"{user} TERM=xterm script -qec '{verbatim} top' /dev/null"
+        said = self.inside("sh", "-c", f"(sleep 1; printf q) | timeout 60 {top}")
+        assert "\x1b[?1049h" in said, "top has no screen"
 
     # ---- the package ----
 
