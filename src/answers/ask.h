@@ -37,8 +37,8 @@ struct processes {
 /* Connects to all. For those of another user, `trouble` says so. */
 void processes_find(struct processes *processes);
 /*
- * The same for a caller that asks again and again. *processes is zero at first, and then what it was at the
- * last time: those that have answered, and are there, are asked by what they were asked by before.
+ * The same for a caller that asks repeatedly. *processes is zero at first; the caller keeps it from call to
+ * call. A process that has answered, and still runs, is asked the way that it was asked before.
  */
 void processes_refresh(struct processes *processes);
 /* Asks for records of these kinds (bit n: kind n). */

@@ -25,8 +25,8 @@ static inline uint64_t vb_poll_time_end(const struct vb_poll_time *t, uint64_t n
 }
 
 /*
- * The thread has called sched_yield(2) at before_ns, which returned at now_ns. True: another thread has run
- * for so long meanwhile that the caller stops polling.
+ * The thread called sched_yield(2) at before_ns, and the call returned at now_ns. Returns true if another
+ * thread has run for so long in between that the caller should stop polling.
  */
 static inline bool vb_poll_time_met_others(struct vb_poll_time *t, uint64_t before_ns, uint64_t now_ns)
 {

@@ -3,8 +3,8 @@
  * The requester of a reliable connection over the wire. Its positions are those of the send queue. sq.lock is
  * held where nothing else is said.
  *
- * One timer serves its deadlines; it is set when a deadline is earlier than what it is set to, and otherwise
- * finds out when it fires.
+ * One timer serves all deadlines. It is set anew only when a deadline becomes earlier. When it fires too
+ * early, it is set to the next deadline.
  */
 #include <errno.h>
 
@@ -117,8 +117,8 @@ static bool owes_ack(const struct vb_rc_connection *c)
 }
 
 /*
- * One burst of what may be sent now, at most up to VB_RC_SLICE_PACKETS in all; NULL: nothing. sends_more: the
- * burst is full.
+ * Returns a burst of what may be sent now, or NULL. *n counts the packets of all bursts, up to
+ * VB_RC_SLICE_PACKETS. Sets sends_more if the burst is full.
  */
 static struct vb_burst *fill(struct vb_rc_connection *c, uint64_t now, unsigned *n)
 {
@@ -178,8 +178,8 @@ static void send_burst(struct vb_rc_connection *c, struct vb_burst *burst)
 }
 
 /*
- * Sends what may be sent now. sq.lock is released meanwhile: the QP may not be running any more. Returns the
- * packets.
+ * Sends what may be sent now, and returns how many packets that was. Releases sq.lock meanwhile, so the queue
+ * pair may have stopped running by the return.
  */
 static unsigned send_requests(struct vb_rc_connection *c, uint64_t now)
 {
@@ -247,8 +247,8 @@ static bool may_start(const struct vb_rc_connection *c)
 }
 
 /*
- * Hands over what can be, sends what may be. What waits for all before it to complete may follow at once when
- * they have.
+ * Hands requests to the engine and sends what it allows. A request that waits for all earlier ones follows at
+ * once when they have completed.
  */
 void vb_rc_go_on(struct vb_rc_connection *c, uint64_t now)
 {

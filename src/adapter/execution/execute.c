@@ -143,9 +143,8 @@ int vb_execution_target_is_unmapped(struct vb_execution *x, const struct vb_key_
 int vb_execution_atomic(struct vb_execution *x, const struct vb_atomic *atomic, uint64_t *original)
 {
 	bool stores = atomic->kind == VB_REQ_ATOMIC_WRITE;
-	enum vb_touch_op op = stores				      ? VB_TOUCH_STORE :
-			      atomic->kind == VB_REQ_COMPARE_SWAP ? VB_TOUCH_COMPARE_SWAP :
-								    VB_TOUCH_ADD;
+	bool swaps = atomic->kind == VB_REQ_COMPARE_SWAP;
+	enum vb_touch_op op = stores ? VB_TOUCH_STORE : swaps ? VB_TOUCH_COMPARE_SWAP : VB_TOUCH_ADD;
 	struct vb_key_use use = { .key = atomic->rkey,
 				  .pd = vb_qp_domain(x->qp),
 				  .access = stores ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_ATOMIC,
