@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "utf8.h"
 
 static struct field *add(struct row *row, const char *name)
 {
@@ -192,36 +193,20 @@ void table_free(struct table *table)
 
 /* ---- JSON ---- */
 
-/* How many bytes the UTF-8 character at s has; 0: it is none. */
-static unsigned utf8_bytes(const unsigned char *s)
-{
-	unsigned n = s[0] < 0x80 ? 1
-		   : s[0] >= 0xc2 && s[0] < 0xe0 ? 2
-		   : s[0] >= 0xe0 && s[0] < 0xf0 ? 3
-		   : s[0] >= 0xf0 && s[0] < 0xf5 ? 4 : 0;
-
-	for (unsigned i = 1; i < n; i++)
-		if ((s[i] & 0xc0) != 0x80)
-			return 0;
-	return n;
-}
-
 void json_text(FILE *out, const char *text)
 {
-	const unsigned char *s = (const unsigned char *)text;
-
 	fputc('"', out);
-	while (*s) {
-		unsigned n = utf8_bytes(s);
-		if (*s == '"' || *s == '\\')
-			fprintf(out, "\\%c", *s);
-		else if (*s < 0x20)
-			fprintf(out, "\\u%04x", *s);
+	for (size_t n, left = strlen(text); left; text += n, left -= n) {
+		n = printable_size(text, left);
+		if (*text == '"' || *text == '\\')
+			fprintf(out, "\\%c", *text);
+		else if ((unsigned char)*text < ' ')
+			fprintf(out, "\\u%04x", (unsigned)*text);
 		else if (n)
-			fwrite(s, 1, n, out);
+			fwrite(text, 1, n, out);
 		else
 			fputc('?', out);
-		s += n ? n : 1;
+		n = n ? n : 1;
 	}
 	fputc('"', out);
 }

@@ -61,7 +61,7 @@ void table_free(struct table *table);
 
 /* ---- JSON ---- */
 
-/* Text in quotes, with what JSON wants escaped; bytes that are no UTF-8 become '?'. */
+/* Text in quotes, with what JSON wants escaped; what printable_size() refuses otherwise becomes '?'. */
 void json_text(FILE *out, const char *text);
 /* The row's fields, "name":value with commas between; without braces. */
 void json_fields(FILE *out, const struct row *row);

@@ -135,7 +135,7 @@ def expectations_do_not_hold():
 
 @case
 def json_and_junit():
-    text = "hosts = 2\n" + program("good", "h1", ["printf", r'<&"\303\244\377\033[1m\n\tlast'], 'output = "last$"')
+    text = "hosts = 2\n" + program("good", "h1", ["printf", r'<&"\303\244\377\033[1m\342\200\250\n\tlast'], 'output = "last$"')
     text += program("bad", "h2", "exit 1") + event('at = "0s"', 'link = "h1-h2 delay 1us"')
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/result.xml"
@@ -147,13 +147,13 @@ def json_and_junit():
     expect({o["type"] for o in said}, {"start", "output", "event", "end", "verdict"}, "types")
     expect(sorted(o["time"] for o in said), [o["time"] for o in said], "times")
     expect([o["exit"] for o in said if o["type"] == "end" and o["program"] == "bad"], [1], "exit status")
-    expect(output(said, "good"), ['<&"ä\\xff\\x1b[1m', "\tlast"], "output")
+    expect(output(said, "good"), ['<&"ä\\xff\\x1b[1m\\xe2\\x80\\xa8', "\tlast"], "output")
     expect((suite.get("tests"), suite.get("failures")), ("3", "1"), "tests and failures")
     cases = {each.get("name"): each for each in suite.findall("testcase")}
     expect(set(cases), {"scenario", "good", "bad"}, "test cases")
     expect([f.get("message") for f in cases["bad"].findall("failure")], verdict(said)["bad"], "failures")
     expect(cases["good"].find("failure"), None, "failures of what is good")
-    expect(cases["good"].find("system-out").text, '<&"ä\\xff\\x1b[1m\n\tlast\n', "its output")
+    expect(cases["good"].find("system-out").text, '<&"ä\\xff\\x1b[1m\\xe2\\x80\\xa8\n\tlast\n', "its output")
     nothing_left()
 
 

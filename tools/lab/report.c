@@ -7,6 +7,7 @@
 
 #include "../command.h"
 #include "../row.h"
+#include "../utf8.h"
 #include "report.h"
 
 enum {
@@ -16,38 +17,10 @@ enum {
 
 /* ---- bytes ---- */
 
-/* How many bytes the UTF-8 character at the beginning has; 0: there is none, or XML has none such. */
-static size_t character_size(const unsigned char *at, size_t left)
-{
-	static const struct {
-		unsigned char mask, value;
-		unsigned least;
-	} kinds[] = { { 0x80, 0, 0 }, { 0xe0, 0xc0, 0x80 }, { 0xf0, 0xe0, 0x800 }, { 0xf8, 0xf0, 0x10000 } };
-	unsigned code;
-
-	for (size_t size = 1; size <= VB_ARRAY_LEN(kinds); size++) {
-		if ((at[0] & kinds[size - 1].mask) != kinds[size - 1].value)
-			continue;
-		if (size > left)
-			return 0;
-		code = at[0] & (unsigned char)~kinds[size - 1].mask;
-		for (size_t i = 1; i < size; i++) {
-			if ((at[i] & 0xc0) != 0x80)
-				return 0;
-			code = code << 6 | (at[i] & 0x3f);
-		}
-		if (code < kinds[size - 1].least || (code >= 0xd800 && code < 0xe000) || code > 0x10ffff ||
-		    code == 0xfffe || code == 0xffff || (code >= 0x7f && code < 0xa0))
-			return 0;
-		return code >= ' ' || code == '\t' ? size : 0;
-	}
-	return 0;
-}
-
 void lab_print_clean(FILE *out, const char *bytes, size_t size)
 {
 	for (size_t at = 0, n; at < size; at += n ? n : 1) {
-		n = character_size((const unsigned char *)bytes + at, size - at);
+		n = printable_size(bytes + at, size - at);
 		if (n)
 			fwrite(bytes + at, 1, n, out);
 		else
