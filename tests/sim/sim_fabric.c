@@ -465,9 +465,9 @@ static const struct scenario scenarios[] = {
 	/* With less than five packets for each, timeouts decide. */
 	{ "incast of 16, MTU 4096", incast, 16, 4096, .least_used = 0.8, .least_fair = 0.4 },
 	{ "incast of 64", incast, 64, 1024, .least_used = 0.8, .least_fair = 0.5 },
-	{ "near and far", near_and_far, 2, 1024, .least_used = 0.9, .least_fair = 0.9 },
-	{ "near and far, marked", near_and_far, 2, 1024, .marks = true, .least_used = 0.95,
-	  .least_fair = 0.6 },
+	{ "near and far", near_and_far, 2, 1024, .least_used = 0.9, .least_fair = 0.95 },
+	{ "near and far, marked", near_and_far, 2, 1024, .marks = true, .least_used = 0.9,
+	  .least_fair = 0.95 },
 	{ "a lossy link beside a good one", lossy_and_good, 2, 1024, .least_used = 0.75 },
 	{ "short messages beside 4 streams", short_beside_long, 4, 1024, .least_used = 0.9, .least_fair = 0.8 },
 	{ "short messages beside 4 streams, marked", short_beside_long, 4, 1024, .marks = true,

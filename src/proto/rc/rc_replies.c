@@ -337,12 +337,12 @@ static enum vb_rc_verdict receive_answer(struct vb_rc_req *req, uint64_t now, ui
 	return req->broken ? VB_RC_BROKEN : VB_RC_TAKEN;
 }
 
-static enum vb_rc_verdict receive_congestion(struct vb_rc_req *req)
+static enum vb_rc_verdict receive_congestion(struct vb_rc_req *req, uint64_t now)
 {
 	if ((req->una < req->cut_end && req->is_cut) || req->una == req->next)
 		return VB_RC_IGNORED;
 	note_cut(req);
-	vb_rc_window_marked(&req->window);
+	vb_rc_window_marked(&req->window, now);
 	return VB_RC_TAKEN;
 }
 
@@ -351,7 +351,7 @@ enum vb_rc_verdict vb_rc_req_receive(struct vb_rc_req *req, uint64_t now, const 
 	if (req->broken || !vb_pkey_matches(packet->pkey, req->config.to.pkey))
 		return VB_RC_IGNORED;
 	if (packet->row->operation == VB_OP_CNP)
-		return receive_congestion(req);
+		return receive_congestion(req, now);
 	if (packet->opcode >> VB_OPCODE_BITS != req->config.to.service)
 		return VB_RC_IGNORED;
 	uint64_t psn = vb_psn_expand(req->una, packet->psn);

@@ -8,7 +8,6 @@ enum {
 	GROUP = 8,
 	PARTS = 16,      /* of a packet */
 	LEAST_GROWTH = 2, GROWTH_IN_SPACE = 3 * PARTS / 2, MOST_GROWTH = 16 * PARTS, /* in a round trip */
-	PACE_BURST = 32, /* packets that may go at once */
 };
 
 #define FIRST_RTO_NS   UINT64_C(10000000)
@@ -18,7 +17,7 @@ enum {
 #define LONG_TRIP_NS   UINT64_C(1000000)	/* in which it grows by the most */
 #define ONE_PACKET_NS  UINT64_C(200000)	/* a round trip in which the window grows by one packet */
 #define LEAST_AGE_NS   UINT64_C(10000000000)	/* paths change */
-#define PACE_BURST_NS  UINT64_C(1000000)	/* and what is due within it: no pace for short round trips */
+#define MARK_AGE_NS    UINT64_C(10000000)	/* and four round trips: the queue that marked may be gone */
 
 void vb_rc_window_init(struct vb_rc_window *w, uint32_t most)
 {
@@ -82,12 +81,17 @@ static bool is_long(const struct vb_rc_window *w, uint64_t round_trip_ns)
 
 static bool has_queue(const struct vb_rc_window *w) { return is_long(w, w->standing_ns); }
 
+static bool was_marked(const struct vb_rc_window *w, uint64_t now)
+{
+	return w->marked_at && now - w->marked_at < MARK_AGE_NS + 4 * w->smooth_ns;
+}
+
 /* How many parts of a packet the window grows by in a round trip. */
-static uint32_t growth(const struct vb_rc_window *w)
+static uint32_t growth(const struct vb_rc_window *w, uint64_t now)
 {
 	uint64_t ns = vb_min_u64(w->smooth_ns, LONG_TRIP_NS),
 		 by_length = ns * ns / (ONE_PACKET_NS * ONE_PACKET_NS / PARTS),
-		 by_space = has_queue(w) ? 0 : GROWTH_IN_SPACE,
+		 by_space = has_queue(w) || was_marked(w, now) ? 0 : GROWTH_IN_SPACE,
 		 most = vb_min_u64(vb_max_u64(w->size, LEAST_GROWTH), MOST_GROWTH);
 	return (uint32_t)vb_min_u64(vb_max_u64(vb_max_u64(by_length, by_space), LEAST_GROWTH), most);
 }
@@ -103,9 +107,10 @@ void vb_rc_window_acknowledged(struct vb_rc_window *w, uint64_t now, uint32_t pa
 		w->size = vb_min_u32(w->size + packets, w->threshold);
 		return;
 	}
-	w->grown += packets * growth(w);
-	w->size = vb_min_u32(w->size + w->grown / (w->size * PARTS), w->most);
-	w->grown %= w->size * PARTS;
+	uint32_t step = w->size * PARTS;
+	w->grown += packets * growth(w, now);
+	w->size = vb_min_u32(w->size + w->grown / step, w->most);
+	w->grown %= step;
 }
 
 static uint32_t bounded(const struct vb_rc_window *w, uint64_t size)
@@ -120,7 +125,11 @@ static void cut_to(struct vb_rc_window *w, uint64_t size)
 	w->grown = 0;
 }
 
-void vb_rc_window_marked(struct vb_rc_window *w) { cut_to(w, w->size - w->size / 4); }
+void vb_rc_window_marked(struct vb_rc_window *w, uint64_t now)
+{
+	w->marked_at = now;
+	cut_to(w, w->size - w->size / 4);
+}
 
 static void halve(struct vb_rc_window *w)
 {
@@ -152,30 +161,43 @@ void vb_rc_window_timed_out(struct vb_rc_window *w)
 	w->grown = 0;
 }
 
-static bool is_paced(const struct vb_rc_window *w) { return w->smooth_ns > PACE_BURST_NS; }
+struct pace {
+	unsigned percent;  /* of a round trip, over which a window is spread */
+	uint32_t burst;    /* packets that may go at once, */
+	uint64_t burst_ns; /* and what is due within this time: a shorter round trip has no pace */
+};
 
-/* How long the pace takes for this many packets: 1.5 windows per round trip, or 2 below the threshold. */
-static uint64_t pace_of(const struct vb_rc_window *w, uint32_t packets)
+static struct pace pace_of(const struct vb_rc_window *w, uint64_t now)
 {
-	uint64_t whole = packets * w->smooth_ns / w->size;
+	if (was_marked(w, now))
+		return (struct pace){ .percent = 88, .burst = 8, .burst_ns = 50000 };
+	return (struct pace){ .percent = w->size < w->threshold ? 50 : 67, .burst = 32, .burst_ns = 1000000 };
+}
 
-	return w->size < w->threshold ? whole / 2 : whole * 2 / 3;
+static bool is_paced(const struct vb_rc_window *w, const struct pace *pace)
+{
+	return w->smooth_ns > pace->burst_ns;
+}
+
+static uint64_t time_of(const struct vb_rc_window *w, const struct pace *pace, uint32_t packets)
+{
+	return packets * w->smooth_ns / w->size * pace->percent / 100;
 }
 
 uint64_t vb_rc_window_pace_ns(const struct vb_rc_window *w, uint64_t now)
 {
-	if (!is_paced(w))
+	struct pace pace = pace_of(w, now);
+	if (!is_paced(w, &pace))
 		return now;
-	uint64_t burst = pace_of(w, PACE_BURST);
-	if (burst < PACE_BURST_NS)
-		burst = PACE_BURST_NS;
+	uint64_t burst = vb_max_u64(time_of(w, &pace, pace.burst), pace.burst_ns);
 	return w->paced_ns <= now + burst ? now : w->paced_ns - burst / 2;
 }
 
 void vb_rc_window_sent(struct vb_rc_window *w, uint64_t now, uint32_t packets)
 {
-	if (is_paced(w))
-		w->paced_ns = (w->paced_ns > now ? w->paced_ns : now) + pace_of(w, packets);
+	struct pace pace = pace_of(w, now);
+	if (is_paced(w, &pace))
+		w->paced_ns = vb_max_u64(w->paced_ns, now) + time_of(w, &pace, packets);
 }
 
 uint64_t vb_rc_window_rto_ns(const struct vb_rc_window *w)

@@ -7,8 +7,9 @@
  * what was acknowledged. Two long round trips in a row end that: packets wait in a queue, and twice as many
  * would not fit. Beyond the threshold it grows by the square of the round trip's length, one packet at
  * 200 us: so connections of different lengths that share a full link end up with equal shares. While no
- * queue stands on the path, it grows by at least one and a half packets. (A queue stands if even the shortest
- * of the last round trips is long. A peer that waits for a processor makes some of them long, not all.)
+ * queue stands on the path, it grows by at least one and a half packets. (A queue stands if a mark came a
+ * short while ago, or if even the shortest of the last round trips is long. A peer that waits for a processor
+ * makes some of them long, not all.)
  *
  * Few losses without a queue are random and change nothing. Losses at a queue, or many of them, halve the
  * window, but not below what the path has just carried (delivery rate times least round trip). A mark takes
@@ -16,7 +17,9 @@
  * grows only while at least half of it is in use.
  *
  * Pacing: if a round trip takes long, the packets of a window are spread over it, somewhat faster than they
- * will be acknowledged. So what a pause, or one ACK, lets go at once does not overflow a short queue.
+ * will be acknowledged. So what a pause, or one ACK, lets go at once does not overflow a short queue. Where
+ * queues mark, shorter round trips have a pace, too, and a slower one: a window that goes at once would fill
+ * the queue for a moment, take marks meant for all, and leave the link idle for the rest of the round trip.
  */
 #ifndef VB_PROTO_RC_WINDOW_H
 #define VB_PROTO_RC_WINDOW_H
@@ -38,6 +41,7 @@ struct vb_rc_window {
 	uint64_t counted_from, rate_packets, rate_ns;
 	uint32_t counted;
 	unsigned rto_doublings;		/* since an answer came within it */
+	uint64_t marked_at;		/* the last time; 0: never */
 	uint64_t paced_ns;		/* when the pace would have sent the last packet */
 };
 
@@ -50,7 +54,7 @@ bool vb_rc_window_lost(struct vb_rc_window *w, uint32_t packets);
 /* The RTO expired. */
 void vb_rc_window_timed_out(struct vb_rc_window *w);
 /* A queue on the path marks packets. At most once per round trip. */
-void vb_rc_window_marked(struct vb_rc_window *w);
+void vb_rc_window_marked(struct vb_rc_window *w, uint64_t now);
 /* When the pace lets the next packet go: now, or so much later that several may go at once. */
 uint64_t vb_rc_window_pace_ns(const struct vb_rc_window *w, uint64_t now);
 /* packets went out, or as many responses were asked for. */
