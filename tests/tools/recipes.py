@@ -21,7 +21,6 @@ from scenarios import GOT, event, program, run, says, skip_where_impossible
 CASES = []
 LIMIT_S = 400.0
 TESTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
-SOURCE = os.path.join(TESTS, "net", "mpi.c")
 EXAMPLES = os.path.join(TESTS, "..", "examples")
 VARIABLES = {
     "UCX_TLS": "rc_verbs,ud_verbs,self",
@@ -31,10 +30,12 @@ VARIABLES = {
 }
 ENVIRONMENT = "environment = { " + ", ".join(f"{k} = {json.dumps(v)}" for k, v in VARIABLES.items()) + " }"
 OPENMPI = (
-    "mpirun.openmpi --host h1,h2,h3,h4 --bind-to none --mca pml ucx --mca osc ucx --mca pml_ucx_tls any "
+    "mpirun.openmpi --host {} --bind-to none --mca pml ucx --mca osc ucx --mca pml_ucx_tls any "
     "--mca pml_ucx_devices any"
 )
-MPICH = "mpirun.mpich -hosts h1,h2,h3,h4 -np 4"
+FOUR = "h1,h2,h3,h4"
+EIGHT = "h1,h2,h3,h4,h5,h6,h7,h8"
+MPICH = "mpirun.mpich -hosts {} -np 4"
 HEAD = f'limit = "{LIMIT_S - 20:.0f}s"\n'
 
 
@@ -43,20 +44,21 @@ def case(function):
     return function
 
 
-def mpi(library, command, head="", more=""):
-    """Four ranks on four hosts compare what they exchange; with links and events besides."""
+def mpi(library, command, names=FOUR, source="mpi.c", head="", more=""):
+    """A rank on each of the hosts; they compare what they exchange; with links and events besides."""
     if missing := harness.missing_programs(f"mpicc.{library}", f"mpirun.{library}"):
         return f"{missing[0]} is not installed"
     if not harness.ucx_has_verbs():
         return "UCX's libuct_ib is not installed"
+    ranks = len(names.split(","))
     with tempfile.TemporaryDirectory() as folder:
-        hosts.run(f"mpicc.{library}", "-O1", "-o", f"{folder}/mpi", SOURCE)
+        hosts.run(f"mpicc.{library}", "-O1", "-o", f"{folder}/mpi", os.path.join(TESTS, "net", source))
         if library == "mpich" and software.needs_pmix(f"{folder}/mpi"):
             return "MPICH's library asks for PMIx, and its mpirun offers PMI"
         said = run(
-            f"hosts = 4\n{HEAD}{head}"
-            + program("mpi", "h1", ["verbatim", "run", *command.split(), "./mpi"], ENVIRONMENT,
-                      'output = "^4 ranks agree$"', 'absent = ["ERROR", "WARN"]')  # fmt: skip
+            f"hosts = {ranks}\n{HEAD}{head}"
+            + program("mpi", "h1", ["verbatim", "run", *command.format(names).split(), "./mpi"], ENVIRONMENT,
+                      f'output = "^{ranks} ranks agree$"', 'absent = ["ERROR", "WARN"]')  # fmt: skip
             + more,
             cwd=folder,
             timeout=LIMIT_S,
@@ -72,6 +74,12 @@ def open_mpi():
 
 
 @case
+def open_mpi_benchmark():
+    """Messages between two ranks and all collectives, over eight hosts."""
+    return mpi("openmpi", OPENMPI, EIGHT, "mpi_bench.c")
+
+
+@case
 def mpich():
     return mpi("mpich", MPICH)
 
@@ -82,7 +90,7 @@ def open_mpi_parted():
     parted += event('after = { ends = "middle" }', 'link = "h1,h2-h3,h4 down"')
     parted += event('after = { ends = "middle" }', 'at = "1s"', 'link = "h1,h2-h3,h4 up"')
     head = 'seed = 3\nlinks = "hosts rate 100mbit loss 0.1%"\n'
-    return mpi("openmpi", OPENMPI, head, parted) or mpi("openmpi", OPENMPI, head, parted)
+    return mpi("openmpi", OPENMPI, head=head, more=parted) or mpi("openmpi", OPENMPI, head=head, more=parted)
 
 
 def two(server, client, shows):
