@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A benchmark of messages between two ranks and of collectives among all, by size. Every byte of each operation
- * is compared. Prints a table with times, and one line when all ranks agree.
+ * A benchmark of messages between two ranks and of collectives among all, by size. Every byte of each
+ * operation is compared. Prints a table with times, and one line when all ranks agree.
  */
 #include <mpi.h>
 #include <stdint.h>

@@ -31,9 +31,8 @@ CLIENT = (
 def user():
     """What makes a command an ordinary user's: nothing, if this is one or nobody else can read the build."""
     as_other = ("setpriv", f"--reuid={ORDINARY_USER}", f"--regid={ORDINARY_USER}", "--clear-groups")
-    if os.getuid() or subprocess.run([*as_other, VERBATIM, "--version"], check=False, capture_output=True).returncode:
-        return ()
-    return as_other
+    sees_build = subprocess.run([*as_other, VERBATIM, "--version"], check=False, capture_output=True)
+    return () if os.getuid() or sees_build.returncode else as_other
 
 
 USER = user()
@@ -72,12 +71,11 @@ def one_round(chance, is_killed):
     with contextlib.ExitStack() as stack:
         for name in names:
             stack.enter_context(running(name, VERBATIM, "run", "rping", "-s", "-P"))
-        clients = [
-            stack.enter_context(
-                running(name, "sh", "-c", CLIENT.format(others=" ".join(set(names) - {name}), verbatim=VERBATIM))
-            )
-            for name in names
-        ]
+        clients = []
+        for name in names:
+            others = " ".join(set(names) - {name})
+            script = CLIENT.format(others=others, verbatim=VERBATIM)
+            clients.append(stack.enter_context(running(name, "sh", "-c", script)))
         if is_killed:
             killed = kill_one(chance)
             lab_process("down", prefix=USER)  # of what is still there

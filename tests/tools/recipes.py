@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
 """docs/cluster.md: what people run on clusters, in scenarios of verbatim lab: MPI on four hosts, also while the
-network is parted, UCX, libfabric and fio between two, Ceph on three.
+network is parted, UCX, libfabric and fio between two, Ceph on three, Slurm on four.
 
 usage: recipes.py BUILD_DIR [PATTERN]
 """
@@ -125,15 +125,32 @@ def fio():
     return two(f"{job} --rw=read --iodepth=16", f"{job} --hostname=h1 --verb=write --rw=write --iodepth=1", "err= 0")
 
 
+def run_example(name, folder):
+    shutil.copy(os.path.join(EXAMPLES, f"{name}.sh"), folder)
+    with open(os.path.join(EXAMPLES, f"{name}.toml"), encoding="utf-8") as scenario:
+        says(run(scenario.read(), cwd=folder, timeout=LIMIT_S), "held: all")
+
+
 @case
 def ceph():
     """A monitor, an object store and a client on three hosts."""
     if missing := harness.missing_programs("ceph-mon", "ceph-osd", "ceph", "rados"):
         return f"{missing[0]} is not installed"
     with tempfile.TemporaryDirectory() as folder:
-        shutil.copy(os.path.join(EXAMPLES, "ceph.sh"), folder)
-        with open(os.path.join(EXAMPLES, "ceph.toml"), encoding="utf-8") as scenario:
-            says(run(scenario.read(), cwd=folder, timeout=LIMIT_S), "held: all")
+        run_example("ceph", folder)
+    return None
+
+
+@case
+def slurm():
+    """srun starts an MPI program on four hosts."""
+    if missing := harness.missing_programs("slurmctld", "slurmd", "srun", "mpicc.openmpi"):
+        return f"{missing[0]} is not installed"
+    if not harness.ucx_has_verbs():
+        return "UCX's libuct_ib is not installed"
+    with tempfile.TemporaryDirectory() as folder:
+        hosts.run("mpicc.openmpi", "-O1", "-o", f"{folder}/mpi", os.path.join(TESTS, "net", "mpi.c"))
+        run_example("slurm", folder)
     return None
 
 
