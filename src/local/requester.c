@@ -57,7 +57,7 @@ static const char *why_silent(struct vb_local_qp *l)
 	if (!t || atomic_load(&t->dest_qpn) != l->qp->qpn)
 		return "the remote queue pair does not exist or is connected to another one";
 	if (!(atomic_load(&t->mode) & VB_SHM_RESPONDS))
-		return "the remote queue pair is in RESET, INIT or ERR and answers nothing";
+		return "the remote queue pair answers nothing: it is in RESET, INIT or ERR, or of type XRC_SEND";
 	return l->req.bound ? "the remote queue pair was reset" : "the remote rq_psn is not this sq_psn";
 }
 

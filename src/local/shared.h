@@ -43,7 +43,7 @@
 
 /* mode: epoch << 8 | flags */
 enum {
-	VB_SHM_RESPONDS = 1, /* RTR and up: executes the peer's requests */
+	VB_SHM_RESPONDS = 1, /* RTR and up, but of an XRC initiator: executes the peer's requests */
 	VB_SHM_REQUESTS = 2, /* RTS and up: its slots are valid */
 };
 

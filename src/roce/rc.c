@@ -73,9 +73,15 @@ static bool answer_arrived(struct vb_rc_connection *c, const struct vb_inbox_msg
 	return verdict == VB_RC_TAKEN;
 }
 
+/* An XRC initiator has no responder (annex A14), so that requests to it are dropped. */
 static bool handle(struct vb_rc_connection *c, const struct vb_inbox_msg *msg, const struct vb_packet *packet)
 {
-	return packet->row->flags.request ? request_arrived(c, msg, packet) : answer_arrived(c, msg, packet);
+	if (!packet->row->flags.request)
+		return answer_arrived(c, msg, packet);
+	if (vb_likely(c->qp->type != IBV_QPT_XRC_SEND))
+		return request_arrived(c, msg, packet);
+	vb_drop(VB_DROP_UNEXPECTED);
+	return false;
 }
 
 /* The packet met a queue that fills: a CNP tells its sender, but not for each packet. True: one is due. */

@@ -20,6 +20,8 @@ static int remote_result(struct vb_execution *x, int err)
 
 int vb_execution_select_here(struct vb_execution *x, uint32_t srqn)
 {
+	if (!x->qp->xrcd)
+		return vb_execution_refuse(x, -EINVAL, "the queue pair receives for no XRC domain");
 	if (x->have_rwqe && srqn != (vb_execution_is_remote(x) ? x->remote_srqn : x->qp->srq->number))
 		return vb_execution_refuse(x, -EINVAL, "a message changes its shared receive queue on the way");
 	return vb_xrc_select(x->qp, srqn) ?

@@ -146,6 +146,37 @@ static void memory__taken_away(struct end *e)
 	}
 }
 
+/* An initiator has no responder: what another one sends to it is dropped. */
+static void request__to_an_initiator(struct end *e)
+{
+	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_RDMA_WRITE, IBV_WR_SEND };
+	struct params p = params();
+	bool passive = e->passive;
+	p.timeout = 14;
+	p.retry_cnt = 1;
+	rc_open(e, &p);
+	rc_set(e->buf, 64, passive ? 0 : 7);
+	for (unsigned i = 0; i < 2; i++) {
+		struct xrc x = { 0 };
+		e->passive = false; /* both make the sending half */
+		CHECK(x.qp = make_xrc_qp(e, &x));
+		connect_xrc_qp(e, &x);
+		e->passive = passive;
+		if (!passive) {
+			CHECK_EQ(post_xrc(e, &x, 1, opcodes[i], 0, 64, 1, x.peer.addr, x.peer.rkey), 0);
+			rc_expect(e->scq, 1, IBV_WC_RETRY_EXC_ERR);
+		}
+		meet(e);
+		if (passive) {
+			CHECK_EQ(rc_state(x.qp), IBV_QPS_RTS);
+			VERIFY_BYTE(e->buf, 64, 0);
+			rc_expect_no_event(e);
+		}
+		CHECK_EQ(ibv_destroy_qp(x.qp), 0);
+	}
+	rc_close(e);
+}
+
 static void send__to_no_queue(struct end *e)
 {
 	struct xrc x;
@@ -422,6 +453,7 @@ static const struct body bodies[] = {
 	BODY(send__to_the_queue_that_it_names),
 	BODY(one_sided__in_the_queues_domain),
 	BODY(memory__taken_away),
+	BODY(request__to_an_initiator),
 	BODY(send__to_no_queue),
 	BODY(send__to_a_queue_of_another_domain),
 	BODY(send__before_the_receive),

@@ -72,7 +72,8 @@ void connect_xrc_qp(struct end *e, struct xrc *x)
 	struct ibv_qp_attr a = {
 		.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = x->peer.qpn,
 		.rq_psn = x->peer.psn,
-		.max_dest_rd_atomic = 8, .min_rnr_timer = 12, .timeout = 18, .retry_cnt = 7,
+		.max_dest_rd_atomic = 8, .min_rnr_timer = 12, .timeout = e->p.timeout,
+		.retry_cnt = e->p.retry_cnt,
 		.rnr_retry = e->p.rnr_retry, .max_rd_atomic = 8,
 		.sq_psn = rc_psn(x->qp, e), .ah_attr = { .is_global = 1, .port_num = 1,
 		.grh = { .dgid = x->peer.gid, .hop_limit = 64 } },
