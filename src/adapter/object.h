@@ -6,7 +6,8 @@
  * function tables, extension tricks and version nodes stay in the verbs layer.
  *
  * Threading: every object may be used by several threads. Locks, in the order in which they may nest:
- *   ctl (mutex: create, modify, destroy)  >  qp->sq.lock  >  qp->resp_lock  >  rq/srq lock  >  cq->lock  >  channel/async lock
+ *   ctl (mutex: create, modify, destroy)  >  qp->sq.lock  >  qp->resp_lock  >  rq/srq lock  >  channel lock
+ *     >  cq->lock  >  vb_progress_lock, async locks
  * Lifetime: an object counts its users (refs). While there are any, vb_X_fini fails with -EBUSY and changes
  * nothing.
  */
@@ -363,8 +364,9 @@ struct vb_srq {
 	uint32_t limit;           /* 0: not armed */
 	struct vb_list starved;   /* vb_qp.srq_node of responders that wait, under rq.lock */
 	atomic_uint refs;         /* queue pairs; an XRC queue's: those that work on a request for it */
-	/* an XRC queue's: those that have let it go and still push their completion */
-	atomic_uint completing;
+	/* threads at an XRC queue's CQ that have no reference to the queue: it stays as long */
+	atomic_uint cq_users;
+	bool is_leaving;          /* an XRC queue's: no request finds it; under vb_progress_lock */
 	struct vb_xrcd *xrcd;     /* an XRC queue's (xrc.h), with its CQ and number; else NULL */
 	struct vb_cq *cq;
 	uint32_t number;

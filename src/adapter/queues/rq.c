@@ -326,8 +326,8 @@ void vb_srq_release(struct vb_qp *qp)
 void vb_srq_complete(struct vb_qp *qp, const struct vb_cqe *cqe)
 {
 	struct vb_srq *srq = qp->srq;
-	atomic_fetch_add(&srq->completing, 1);
+	atomic_fetch_add(&srq->cq_users, 1);
 	vb_srq_release(qp);
 	vb_cq_push(srq->cq, cqe);
-	atomic_fetch_sub(&srq->completing, 1);
+	atomic_fetch_sub(&srq->cq_users, 1);
 }

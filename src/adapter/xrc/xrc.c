@@ -28,7 +28,7 @@ static struct vb_srq *find_locked(uint32_t srqn, uint32_t xrcd)
 	while (i < nblocks && blocks[i]->slot != srqn >> VB_SLOT_SHIFT)
 		i++;
 	struct vb_srq *srq = i < nblocks ? blocks[i]->srqs[srqn % VB_SLOT_QPS] : NULL;
-	return srq && srq->xrcd->number == xrcd ? srq : NULL;
+	return srq && !srq->is_leaving && srq->xrcd->number == xrcd ? srq : NULL;
 }
 
 /* ---- numbers ---- */
@@ -91,10 +91,12 @@ void vb_xrc_number_drop(const struct vb_srq *srq)
 	vb_lock(&vb_progress_lock);
 	drop_locked(srq);
 	vb_unlock(&vb_progress_lock);
+	while (atomic_load(&srq->cq_users)) /* vb_xrc_forget has found it just before */
+		sched_yield();
 }
 
-/* True: its users only wait for a receive, and from the return on nobody finds it. */
-static bool drop_if_idle(struct vb_srq *srq)
+/* True: its users only wait for a receive, and from the return on no request finds it. */
+static bool leave_if_idle(struct vb_srq *srq)
 {
 	struct vb_list *node;
 	unsigned waiting = 0;
@@ -102,9 +104,7 @@ static bool drop_if_idle(struct vb_srq *srq)
 	for (node = srq->starved.next; node != &srq->starved; node = node->next)
 		waiting++;
 	vb_lock(&vb_progress_lock);
-	bool idle = atomic_load(&srq->refs) == waiting;
-	if (idle)
-		drop_locked(srq);
+	bool idle = srq->is_leaving = atomic_load(&srq->refs) == waiting;
 	vb_unlock(&vb_progress_lock);
 	vb_unlock(&srq->rq.lock);
 	return idle;
@@ -123,10 +123,10 @@ static struct vb_qp *next_waiting(struct vb_srq *srq)
 	return qp;
 }
 
-/* Requests that wait in a dropped queue run again, and find that it has gone. */
+/* Requests that wait in a queue that leaves run again, and find that it has gone. */
 static void evict_waiting(struct vb_srq *srq)
 {
-	while (atomic_load(&srq->refs) || atomic_load(&srq->completing)) {
+	while (atomic_load(&srq->refs) || atomic_load(&srq->cq_users)) {
 		struct vb_qp *qp = next_waiting(srq);
 		if (!qp) {
 			sched_yield(); /* it is just looking at the queue, or has just completed */
@@ -141,12 +141,14 @@ static void evict_waiting(struct vb_srq *srq)
 	}
 }
 
+/* It keeps its number until its CQ is purged: vb_xrc_forget finds CQs by the queues that have numbers. */
 bool vb_xrc_srq_leave(struct vb_srq *srq)
 {
-	if (!drop_if_idle(srq))
+	if (!leave_if_idle(srq))
 		return false;
 	evict_waiting(srq);
 	vb_cq_purge_srq(srq->cq, srq);
+	vb_xrc_number_drop(srq);
 	atomic_fetch_sub(&srq->xrcd->refs, 1);
 	atomic_fetch_sub(&srq->cq->refs, 1);
 	return true;
@@ -176,15 +178,27 @@ uint32_t vb_xrc_pd(const struct vb_qp *qp, uint32_t srqn)
 	return pd;
 }
 
+/* The first queue from place *at on, whose CQ stays while cq_users counts the caller; NULL: there is none. */
+static struct vb_srq *next_queue(uint32_t *at)
+{
+	struct vb_srq *srq = NULL;
+	vb_lock(&vb_progress_lock);
+	for (; !srq && *at < nblocks * VB_SLOT_QPS; ++*at)
+		srq = blocks[*at / VB_SLOT_QPS]->srqs[*at % VB_SLOT_QPS];
+	if (srq)
+		atomic_fetch_add(&srq->cq_users, 1);
+	vb_unlock(&vb_progress_lock);
+	return srq;
+}
+
+/* vb_progress_lock comes after a CQ's lock. */
 void vb_xrc_forget(struct vb_qp *qp)
 {
-	vb_lock(&vb_progress_lock);
-	for (uint32_t i = 0; i < nblocks * VB_SLOT_QPS; i++) {
-		const struct vb_srq *srq = blocks[i / VB_SLOT_QPS]->srqs[i % VB_SLOT_QPS];
-		if (srq)
-			vb_cq_forget(srq->cq, qp);
+	struct vb_srq *srq;
+	for (uint32_t at = 0; (srq = next_queue(&at));) {
+		vb_cq_forget(srq->cq, qp);
+		atomic_fetch_sub(&srq->cq_users, 1);
 	}
-	vb_unlock(&vb_progress_lock);
 }
 
 void vb_xrc_server_name(const struct vb_xrc_server *share, enum vb_xrc_what what, uint32_t number,
