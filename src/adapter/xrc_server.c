@@ -26,7 +26,7 @@ struct server {
 	struct vb_rpc_server *server;
 };
 
-/* In a server's thread alone. */
+/* In a server's thread alone; but a thread that destroys the queue takes it out of there, under resp_lock. */
 struct client {
 	struct vb_qp qp;
 	struct vb_execution execution;
@@ -63,8 +63,10 @@ static void *come(void *owner)
 static void leave(void *arg)
 {
 	struct client *c = arg;
+	vb_lock(&c->qp.resp_lock);
 	vb_execution_end_receive(&c->execution, IBV_WC_WR_FLUSH_ERR);
 	vb_srq_release(&c->qp);
+	vb_unlock(&c->qp.resp_lock);
 	/* a poll that has taken it up as its hot queue pair has looked at it by the return */
 	vb_xrc_forget(&c->qp);
 	vb_qp_drain(&c->qp);
@@ -173,11 +175,13 @@ static int answer(struct client *c, const struct vb_xrc_request *r, const void *
 	c->qp.qpn = r->qpn & MAX_QPN;
 	c->qp.attr.dest_qp_num = r->src_qpn & MAX_QPN;
 	c->qp.attr.qp_access_flags = r->access;
+	vb_lock(&c->qp.resp_lock);
 	x->receive_status = IBV_WC_SUCCESS;
 	if (r->op == VB_XRC_END)
 		vb_execution_end_receive(x, r->kind ? (enum ibv_wc_status)r->kind : IBV_WC_WR_FLUSH_ERR);
 	int err = r->op == VB_XRC_END ? 0 : execute(x, r, sent, sent_bytes, reply, data, data_bytes);
 	vb_execution_release_queue(x);
+	vb_unlock(&c->qp.resp_lock);
 	reply->receive_status = x->receive_status;
 	return err;
 }

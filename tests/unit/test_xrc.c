@@ -3,6 +3,7 @@
  * XRC's shared receive queues and who meets at them, with threads: the adapter is whole, the host below it a
  * fake (tests/fuzz).
  */
+#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -11,6 +12,7 @@
 #include <cmocka.h>
 
 #include "adapter/progress/progress.h"
+#include "adapter/queues/observer.h"
 #include "adapter/xrc_server.h"
 #include "fake_host.h"
 #include "rig.h"
@@ -75,11 +77,39 @@ static void qp__goes_while_a_poll_queues_another(void **state)
 	destroy_srq(NULL);
 }
 
+/* A guest's request has found no receive. */
+static void destroy_while_one_waits(struct vb_qp *qp, uint64_t retry_ns)
+{
+	assert_true(vb_lock_is_taken(&qp->resp_lock));
+	assert_int_equal(pthread_create(&t.thread, NULL, destroy_srq, NULL), 0);
+}
+
+/* Both let the guest's queue pair go from the queue: one at a time. */
+static void srq__goes_while_a_guest_asks(void **state)
+{
+	static const struct vb_observer observer = { .starved = destroy_while_one_waits };
+	static _Alignas(16) uint8_t reply[VB_RPC_MAX_BYTES];
+	struct vb_xrc_request request = { .version = VB_XRC_VERSION,
+					  .op = VB_XRC_TAKE,
+					  .qpn = FAKE_PEER_SLOT << VB_SLOT_SHIFT | 5,
+					  .srqn = t.srq.number };
+	void *guest = fake_desk_ops->connect(fake_desk_owner);
+	vb_observer = &observer;
+	assert_int_equal(fake_desk_ops->call(guest, &request, sizeof(request), reply),
+			 sizeof(struct vb_xrc_reply));
+	vb_observer = NULL;
+	assert_int_equal(((struct vb_xrc_reply *)reply)->err, -EAGAIN);
+	assert_int_equal(pthread_join(t.thread, NULL), 0);
+	fake_desk_ops->disconnect(guest);
+	destroy_qp(NULL);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 	const struct CMUnitTest tests[] = {
 		TEST(qp__goes_while_a_poll_queues_another),
+		TEST(srq__goes_while_a_guest_asks),
 	};
 #undef TEST
 	return cmocka_run_group_tests(tests, NULL, NULL);

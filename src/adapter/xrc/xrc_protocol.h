@@ -13,9 +13,10 @@
  * The domain is the server's name: file and device, then what it is for, and the slot that the queue's or
  * queue pair's number is of. Other users, and processes with another file, find no such name.
  *
- * A client holds its queue pair's resp_lock while it waits for a server of queues, so that server takes no
- * queue pair's lock. The server of handles does, and may wait for a server of queues thereby; its clients
- * hold no such lock.
+ * A client holds its queue pair's resp_lock while it waits for a server of queues. That server takes the lock
+ * of its own queue pair that stands for the client's, and no other queue pair's: nobody who has it waits for
+ * a client. The server of handles takes such locks, and may wait for a server of queues thereby; its clients
+ * hold none.
  *
  * When a queue's owner ends, the queue is gone, and a request for it is invalid. When a queue pair's owner
  * ends, the connection is gone: receives that it had taken are flushed, and further handles fail.
