@@ -11,7 +11,7 @@
 #include "roce/packet_faults.h"
 
 enum {
-	BURSTS = 4,   /* threads that send at the same time; others wait */
+	BURSTS = 4,   /* of each kind: threads that send at the same time; others wait */
 	MAX_RUNS = 8, /* sends of a burst */
 };
 
@@ -39,7 +39,7 @@ struct vb_burst {
 	uint8_t data[VB_UDP_MAX_BYTES + VB_ROCE_PACKET_BYTES];
 };
 
-static struct vb_burst bursts[BURSTS];
+static struct vb_burst bursts[VB_BURST_KINDS * BURSTS];
 
 /* The kernel numbers the packets of one send, and only these. As vb_udp_send. */
 static int send_one(const struct vb_roce_route *route, struct vb_icrc_known *known, uint8_t *packet, size_t n)
@@ -134,11 +134,12 @@ bool vb_burst_commit(struct vb_burst *b)
 	       b->num_earlier < MAX_RUNS - 1;
 }
 
-struct vb_burst *vb_burst_take(void)
+struct vb_burst *vb_burst_take(enum vb_burst_kind kind)
 {
+	struct vb_burst *of_kind = &bursts[kind * BURSTS];
 	for (unsigned i = 0;; i = (i + 1) % BURSTS) {
-		if (vb_lock_try(&bursts[i].lock))
-			return &bursts[i];
+		if (vb_lock_try(&of_kind[i].lock))
+			return &of_kind[i];
 		if (i == BURSTS - 1)
 			sched_yield();
 	}
@@ -161,7 +162,7 @@ void vb_burst_send_alone(const struct vb_roce_route *route, const void *header, 
 
 bool vb_bursts_are_used(void)
 {
-	for (unsigned i = 0; i < BURSTS; i++)
+	for (unsigned i = 0; i < VB_ARRAY_LEN(bursts); i++)
 		if (vb_lock_is_taken(&bursts[i].lock))
 			return true;
 	return false;
@@ -170,7 +171,7 @@ bool vb_bursts_are_used(void)
 /* What the parent's bursts held is its own to send. */
 static void forget(void)
 {
-	for (unsigned i = 0; i < BURSTS; i++) {
+	for (unsigned i = 0; i < VB_ARRAY_LEN(bursts); i++) {
 		vb_lock_init(&bursts[i].lock);
 		bursts[i].at = bursts[i].bytes = bursts[i].count = bursts[i].num_earlier = 0;
 		bursts[i].closed = false;

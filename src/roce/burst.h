@@ -8,10 +8,16 @@
 struct vb_burst;
 
 /*
- * A burst for this thread alone until it is given back. Waits for one if all are in use: hold it for short,
- * and take no lock but vb_memory_hold's meanwhile.
+ * There are bursts of two kinds, so that threads with one of either do not wait for each other. In the order
+ * of locks: sq.lock > a burst of requests > resp_lock > a burst of answers > vb_memory_hold's.
  */
-struct vb_burst *vb_burst_take(void);
+enum vb_burst_kind { VB_BURST_REQUESTS, VB_BURST_ANSWERS, VB_BURST_KINDS };
+
+/*
+ * A burst for this thread alone until it is given back. Waits for one if all of the kind are in use: hold it
+ * for short.
+ */
+struct vb_burst *vb_burst_take(enum vb_burst_kind kind);
 /* Sends what is in it. Packets that cannot be sent are lost, as on a wire. */
 void vb_burst_flush(struct vb_burst *burst);
 /* Flushes it first. */

@@ -17,7 +17,7 @@ enum { LAST_ACKS = 9 };
 
 static struct vb_burst *begin_answers(struct vb_rc_connection *c)
 {
-	struct vb_burst *burst = vb_burst_take();
+	struct vb_burst *burst = vb_burst_take(VB_BURST_ANSWERS);
 	struct vb_packet_out out;
 	if (vb_likely(!c->cnp_due))
 		return burst;

@@ -98,7 +98,7 @@ static bool is_ack_due(struct vb_rc_connection *c)
 	return vb_rc_resp_owes_ack_alone(&c->responder);
 }
 
-/* The ACK that is to be sent with requests. False: there is none. */
+/* The ACK that is to be sent with requests, whose burst may be filled already. False: there is none. */
 static bool take_ack(struct vb_rc_connection *c, struct vb_packet_out *ack)
 {
 	vb_lock(&c->qp->resp_lock);
@@ -127,7 +127,7 @@ static struct vb_burst *fill(struct vb_rc_connection *c, uint64_t now, unsigned 
 	c->sends_more = false;
 	while (*n < VB_RC_SLICE_PACKETS && !c->sends_more && vb_rc_req_write(&c->requester, now, &out)) {
 		if (!burst)
-			burst = vb_burst_take();
+			burst = vb_burst_take(VB_BURST_REQUESTS);
 		c->sends_more = !put(c, burst, &out);
 		++*n;
 	}

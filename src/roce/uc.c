@@ -73,7 +73,7 @@ static void send_posted(struct vb_qp *qp)
 	bool done = true;
 	if (!c->sends || sq->sent == sq->tail)
 		return;
-	struct vb_burst *burst = vb_burst_take();
+	struct vb_burst *burst = vb_burst_take(VB_BURST_REQUESTS);
 	while (sq->sent != sq->tail && budget && atomic_load(&qp->state) == IBV_QPS_RTS) {
 		struct vb_sqe *sqe = vb_sq_at(sq, sq->sent);
 		if (vb_sqe_is_local(sqe)) {

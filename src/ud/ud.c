@@ -241,7 +241,7 @@ static struct outcome send_one(struct vb_qp *qp, struct vb_sqe *sqe)
 	if (sqe->length > of(qp)->mtu)
 		return failed(IBV_WC_LOC_LEN_ERR, "a datagram is at most as long as the port's active_mtu");
 	if (!of(qp)->burst && !is_for_host(vb_sqe_to(&qp->sq, sqe)))
-		of(qp)->burst = vb_burst_take(); /* before memory is held */
+		of(qp)->burst = vb_burst_take(VB_BURST_REQUESTS); /* before memory is held */
 	return gather_and_put(qp, sqe);
 }
 

@@ -217,7 +217,7 @@ static int setup(void **state)
 static void equal_packets_go_out_together(void **state)
 {
 	struct vb_roce_route route = route_to(2);
-	struct vb_burst *b = vb_burst_take();
+	struct vb_burst *b = vb_burst_take(VB_BURST_REQUESTS);
 	for (uint8_t i = 0; i < 5; i++)
 		add(b, &route, 100, i);
 	assert_int_equal(nsends, 0);
@@ -229,7 +229,7 @@ static void equal_packets_go_out_together(void **state)
 static void a_shorter_packet_is_the_last(void **state)
 {
 	struct vb_roce_route route = route_to(2);
-	struct vb_burst *b = vb_burst_take();
+	struct vb_burst *b = vb_burst_take(VB_BURST_REQUESTS);
 	add(b, &route, 64, 1);
 	add(b, &route, 63, 2); /* padded to as much */
 	add(b, &route, 60, 3);
@@ -243,7 +243,7 @@ static void a_shorter_packet_is_the_last(void **state)
 static void padding_is_zero(void **state)
 {
 	struct vb_roce_route route = route_to(2);
-	struct vb_burst *b = vb_burst_take();
+	struct vb_burst *b = vb_burst_take(VB_BURST_REQUESTS);
 	add(b, &route, 64, 0xee);
 	vb_burst_flush(b); /* leaves its bytes behind */
 	add(b, &route, 61, 0xee);
@@ -255,7 +255,7 @@ static void padding_is_zero(void **state)
 static void a_longer_packet_begins_anew(void **state)
 {
 	struct vb_roce_route route = route_to(2);
-	struct vb_burst *b = vb_burst_take();
+	struct vb_burst *b = vb_burst_take(VB_BURST_REQUESTS);
 	assert_true(add(b, &route, 60, 1));
 	assert_true(add(b, &route, 60, 2));
 	vb_burst_begin(b, &route, (uint8_t[HEADER]){ 0 }, HEADER, 70); /* abandoned */
@@ -275,7 +275,7 @@ static void packets_grow_and_grow(void **state)
 {
 	enum { STEP = 512 };
 	struct vb_roce_route route = route_to(2);
-	struct vb_burst *b = vb_burst_take();
+	struct vb_burst *b = vb_burst_take(VB_BURST_REQUESTS);
 	unsigned n = 0;
 	while (add(b, &route, ++n * STEP, 1))
 		assert_int_equal(nsends, 0);
@@ -289,7 +289,7 @@ static void a_longer_packet_after_many(void **state)
 {
 	enum { MANY = VB_UDP_MAX_BYTES / (HEADER + 4000 + 4) - 1 };
 	struct vb_roce_route route = route_to(2);
-	struct vb_burst *b = vb_burst_take();
+	struct vb_burst *b = vb_burst_take(VB_BURST_REQUESTS);
 	for (unsigned i = 0; i < MANY; i++)
 		assert_true(add(b, &route, 4000, 1));
 	assert_false(add(b, &route, 4096, 2));
@@ -303,11 +303,11 @@ static void a_longer_packet_after_many(void **state)
 static void a_child_begins_with_empty_bursts(void **state)
 {
 	struct vb_roce_route route = route_to(2);
-	struct vb_burst *b = vb_burst_take();
+	struct vb_burst *b = vb_burst_take(VB_BURST_REQUESTS);
 	add(b, &route, 60, 1);
 	add(b, &route, 64, 2);
 	in_child();
-	assert_ptr_equal(vb_burst_take(), b);
+	assert_ptr_equal(vb_burst_take(VB_BURST_REQUESTS), b);
 	add(b, &route, 100, 3);
 	vb_burst_give(b);
 	assert_int_equal(nsends, 1);
@@ -322,7 +322,7 @@ static void what_may_come_back_leaves_from_a_port_of_its_own(void **state)
 	assert_false(vb_roce_route_returnable(&route, &returnable));
 	returnable_port = 0xc777;
 	assert_true(vb_roce_route_returnable(&route, &returnable));
-	struct vb_burst *b = vb_burst_take();
+	struct vb_burst *b = vb_burst_take(VB_BURST_REQUESTS);
 	add(b, &returnable, 32, 1);
 	vb_burst_give(b);
 	assert_int_equal(returnable_sends, 1);
@@ -336,7 +336,7 @@ static void what_may_come_back_is_sent_one_by_one(void **state)
 	struct vb_roce_route route = route_to(2), returnable;
 	returnable_port = 0xc777;
 	assert_true(vb_roce_route_returnable(&route, &returnable));
-	struct vb_burst *b = vb_burst_take();
+	struct vb_burst *b = vb_burst_take(VB_BURST_REQUESTS);
 	add(b, &returnable, 32, 1);
 	add(b, &returnable, 32, 2);
 	vb_burst_give(b);
@@ -347,7 +347,7 @@ static void what_may_come_back_is_sent_one_by_one(void **state)
 static void flows_do_not_mix(void **state)
 {
 	struct vb_roce_route one = route_to(2), other = route_to(3);
-	struct vb_burst *b = vb_burst_take();
+	struct vb_burst *b = vb_burst_take(VB_BURST_REQUESTS);
 	add(b, &one, 64, 1);
 	add(b, &other, 64, 2);
 	add(b, &one, 64, 3);
@@ -360,7 +360,7 @@ static void flows_do_not_mix(void **state)
 static void no_more_than_the_kernel_takes(void **state)
 {
 	struct vb_roce_route route = route_to(2);
-	struct vb_burst *b = vb_burst_take();
+	struct vb_burst *b = vb_burst_take(VB_BURST_REQUESTS);
 	for (int i = 0; i < VB_UDP_MAX_SEGMENTS + 1; i++)
 		add(b, &route, 64, 1);
 	for (int i = 0; i < 20; i++)
@@ -374,7 +374,7 @@ static void no_more_than_the_kernel_takes(void **state)
 static void an_abandoned_packet_is_not_sent(void **state)
 {
 	struct vb_roce_route route = route_to(2);
-	struct vb_burst *b = vb_burst_take();
+	struct vb_burst *b = vb_burst_take(VB_BURST_REQUESTS);
 	add(b, &route, 64, 1);
 	vb_burst_begin(b, &route, (uint8_t[HEADER]){ 0 }, HEADER, 64);
 	add(b, &route, 64, 3);
@@ -386,7 +386,7 @@ static void an_abandoned_packet_is_not_sent(void **state)
 static void without_segmentation_each_is_signed_for_itself(void **state)
 {
 	struct vb_roce_route route = route_to(2);
-	struct vb_burst *b = vb_burst_take();
+	struct vb_burst *b = vb_burst_take(VB_BURST_REQUESTS);
 	refuses_segments = true;
 	for (uint8_t i = 0; i < 3; i++)
 		add(b, &route, i < 2 ? 100 : 40, i);
@@ -399,7 +399,7 @@ static void without_segmentation_each_is_signed_for_itself(void **state)
 static void a_full_burst_says_so(void **state)
 {
 	struct vb_roce_route route = route_to(2);
-	struct vb_burst *b = vb_burst_take();
+	struct vb_burst *b = vb_burst_take(VB_BURST_REQUESTS);
 	for (int i = 1; i <= VB_UDP_MAX_SEGMENTS; i++)
 		assert_int_equal(add(b, &route, 64, 1), i < VB_UDP_MAX_SEGMENTS);
 	vb_burst_flush(b);
@@ -416,7 +416,7 @@ static void a_full_burst_says_so(void **state)
 static void a_burst_goes_where_it_was_begun_for(void **state)
 {
 	struct vb_roce_route route = route_to(2), before = route;
-	struct vb_burst *b = vb_burst_take();
+	struct vb_burst *b = vb_burst_take(VB_BURST_REQUESTS);
 	add(b, &route, 64, 1);
 	route = route_to(3);
 	vb_burst_give(b);
@@ -584,7 +584,7 @@ static void it_sleeps_where_others_work(void **state)
 static void it_is_busy_while_a_thread_sends_or_receives(void **state)
 {
 	assert_false(polled.io->is_busy());
-	struct vb_burst *burst = vb_burst_take();
+	struct vb_burst *burst = vb_burst_take(VB_BURST_REQUESTS);
 	assert_true(polled.io->is_busy());
 	vb_burst_give(burst);
 	assert_false(polled.io->is_busy());

@@ -18,6 +18,7 @@
 #include "fake_host.h"
 #include "rig.h"
 #include "proto/rc/request.h"
+#include "roce/rc.h"
 #include "wire/icrc.h"
 #include "wire/packet.h"
 #include "wire/syndrome.h"
@@ -146,14 +147,16 @@ static void peer_writes(uint32_t psn, uint8_t value)
 
 /* ---- the program ---- */
 
-static void post(uint32_t bytes)
+static void post_to(struct rig_qp *q, uint32_t bytes)
 {
 	struct ibv_sge sge = { (uintptr_t)rig_at(SOURCES), bytes, rig.mrs[SOURCES].key };
 	struct ibv_send_wr *bad,
-		wr = { .wr_id = t.q->sends++, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND };
+		wr = { .wr_id = q->sends++, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND };
 
-	assert_int_equal(vb_qp_post_send(&t.q->qp, &wr, &bad), 0);
+	assert_int_equal(vb_qp_post_send(&q->qp, &wr, &bad), 0);
 }
+
+static void post(uint32_t bytes) { post_to(t.q, bytes); }
 
 static void post_small(void) { post(4); }
 
@@ -419,6 +422,64 @@ static void refusal__meanwhile_is_said_after(void **state)
 	assert_int_equal(atomic_load(&t.q->qp.state), IBV_QPS_ERR);
 }
 
+/* ---- threads that post while others are at a request ---- */
+
+static void *post_elsewhere(void *q)
+{
+	post_to(q, 4);
+	return NULL;
+}
+
+static bool is_sending(struct rig_qp *q)
+{
+	vb_lock(&q->qp.sq.lock);
+	bool sends = vb_rc_of(&q->qp)->is_sending;
+	vb_unlock(&q->qp.sq.lock);
+	return sends;
+}
+
+/*
+ * The program posts while another thread, this one, is at a request, so that there may be an ACK to take
+ * along: the post's packets are ready, and wait for it.
+ */
+static pthread_t begin_post_behind_request(struct rig_qp *q)
+{
+	pthread_t thread;
+
+	vb_lock(&q->qp.resp_lock);
+	atomic_store(&vb_rc_of(&q->qp)->owes_ack, true);
+	assert_int_equal(pthread_create(&thread, NULL, post_elsewhere, q), 0);
+	while (!is_sending(q))
+		sched_yield();
+	return thread;
+}
+
+static void end_post_behind_request(struct rig_qp *q, pthread_t thread)
+{
+	vb_unlock(&q->qp.resp_lock);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+/* As many as send at the same time. */
+static void answer__leaves_while_posts_wait(void **state)
+{
+	enum { POSTS = 4 };
+	struct rig_qp *q[POSTS];
+	pthread_t threads[POSTS];
+
+	for (unsigned i = 0; i < POSTS; i++) {
+		q[i] = rig_add_qp(IBV_QPT_RC);
+		assert_int_equal(rig_connect(q[i], OTHER, OTHER_QPN + 1 + i, 7), 0);
+		threads[i] = begin_post_behind_request(q[i]);
+	}
+	peer_writes(FIRST_PSN, 0x11);
+	assert_int_equal(t.count, 1);
+	check_packet(0, VB_OPB_ACKNOWLEDGE, FIRST_PSN);
+	for (unsigned i = 0; i < POSTS; i++)
+		end_post_behind_request(q[i], threads[i]);
+	assert_int_equal(t.count, 1 + POSTS);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
@@ -437,6 +498,7 @@ int main(void)
 		TEST(ack__does_not_overtake_read_answers),
 		TEST(answers__short_and_long_leave_without_locks),
 		TEST(refusal__meanwhile_is_said_after),
+		TEST(answer__leaves_while_posts_wait),
 	};
 #undef TEST
 	return cmocka_run_group_tests(tests, NULL, NULL);
