@@ -100,22 +100,29 @@ static void take_route(struct vb_burst *b, const struct vb_roce_route *route)
 	b->route = *route;
 }
 
+static size_t bytes_of(size_t body) { return vb_align_up(body, 4) + VB_ICRC_BYTES; }
+
+static uint8_t *open_packet(struct vb_burst *b, const void *header, size_t header_bytes, size_t body)
+{
+	b->open_bytes = bytes_of(body);
+	b->open_body = body;
+	uint8_t *packet = b->data + b->at + b->bytes;
+	memcpy(packet, header, header_bytes);
+	return packet + header_bytes;
+}
+
 uint8_t *vb_burst_begin(struct vb_burst *b, const struct vb_roce_route *route, const void *header,
 			size_t header_bytes, size_t payload_bytes)
 {
-	size_t body = header_bytes + payload_bytes, bytes = vb_align_up(body, 4) + VB_ICRC_BYTES;
-	if (!fits(b, route, bytes))
+	size_t body = header_bytes + payload_bytes;
+	if (!fits(b, route, bytes_of(body)))
 		vb_burst_flush(b);
 	if (!b->count) {
 		take_route(b, route);
 		b->most = vb_udp_segments();
 	}
 	b->flow = route;
-	b->open_bytes = bytes;
-	b->open_body = body;
-	uint8_t *packet = b->data + b->at + b->bytes;
-	memcpy(packet, header, header_bytes);
-	return packet + header_bytes;
+	return open_packet(b, header, header_bytes, body);
 }
 
 bool vb_burst_commit(struct vb_burst *b)
@@ -151,13 +158,21 @@ void vb_burst_give(struct vb_burst *b)
 	vb_unlock(&b->lock);
 }
 
-void vb_burst_send_alone(const struct vb_roce_route *route, const void *header, size_t header_bytes)
+void vb_burst_send_ahead(const struct vb_burst *b, const void *header, size_t header_bytes)
 {
 	uint8_t packet[VB_MAX_HEADER_BYTES + VB_ICRC_BYTES];
 	struct vb_icrc_known known = { 0 };
 	memcpy(packet, header, header_bytes);
 	vb_progress_note_work();
-	send_one(route, &known, packet, header_bytes + VB_ICRC_BYTES);
+	send_one(&b->route, &known, packet, header_bytes + VB_ICRC_BYTES);
+}
+
+void vb_burst_append(struct vb_burst *b, const void *header, size_t header_bytes)
+{
+	if (!fits(b, b->flow, bytes_of(header_bytes)))
+		vb_burst_flush(b);
+	open_packet(b, header, header_bytes, header_bytes);
+	vb_burst_commit(b);
 }
 
 bool vb_bursts_are_used(void)

@@ -34,8 +34,12 @@ uint8_t *vb_burst_begin(struct vb_burst *burst, const struct vb_roce_route *rout
 /* False: there is no room for another packet like the first; to begin one would flush. */
 bool vb_burst_commit(struct vb_burst *burst);
 
-/* Sends a packet without payload at once, beside any burst. header_bytes: a multiple of 4. No lock held. */
-void vb_burst_send_alone(const struct vb_roce_route *route, const void *header, size_t header_bytes);
+/*
+ * A packet without payload that goes with those of a burst, by the route that was copied for them, once one
+ * was begun: at once, ahead of them, or behind. header_bytes: a multiple of 4. No lock held.
+ */
+void vb_burst_send_ahead(const struct vb_burst *burst, const void *header, size_t header_bytes);
+void vb_burst_append(struct vb_burst *burst, const void *header, size_t header_bytes);
 
 /* A hint: is a thread sending? */
 bool vb_bursts_are_used(void);

@@ -30,7 +30,7 @@ struct vb_rc_connection {
 	struct vb_roce_route route;        /* changes under both locks */
 	/* Repetitions go out so that ICMP errors are reported. Under sq.lock. */
 	struct vb_roce_route returnable;
-	const struct vb_roce_route *requests_take; /* one of the two */
+	const struct vb_roce_route *requests_take; /* one of the two; under sq.lock */
 	struct vb_rc_req requester;
 	struct vb_rc_slot *slots;
 	bool requests;                     /* the requester has begun; under sq.lock */

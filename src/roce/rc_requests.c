@@ -145,18 +145,16 @@ static bool ack_goes_first(const struct vb_rc_connection *c)
 	return c->qp->tags || !vb_progress_is_polled();
 }
 
-static void send_ack_with(struct vb_rc_connection *c, const struct vb_roce_route *route,
-			  struct vb_burst *burst)
+/* By the burst's own copy of the route, since no lock is held that keeps the connection's. */
+static void send_ack_with(struct vb_rc_connection *c, struct vb_burst *burst)
 {
 	struct vb_packet_out ack;
 	if (!take_ack(c, &ack))
 		return;
-	if (ack_goes_first(c)) {
-		vb_burst_send_alone(route, ack.header, ack.header_bytes);
-	} else {
-		vb_burst_begin(burst, route, ack.header, ack.header_bytes, 0);
-		vb_burst_commit(burst);
-	}
+	if (ack_goes_first(c))
+		vb_burst_send_ahead(burst, ack.header, ack.header_bytes);
+	else
+		vb_burst_append(burst, ack.header, ack.header_bytes);
 }
 
 /*
@@ -166,12 +164,11 @@ static void send_ack_with(struct vb_rc_connection *c, const struct vb_roce_route
  */
 static void send_burst(struct vb_rc_connection *c, struct vb_burst *burst)
 {
-	const struct vb_roce_route *route = c->requests_take;
 	bool carries_ack = !c->sends_more && owes_ack(c);
 	c->is_sending = true;
 	vb_unlock(&c->qp->sq.lock);
 	if (carries_ack)
-		send_ack_with(c, route, burst);
+		send_ack_with(c, burst);
 	vb_burst_give(burst);
 	vb_lock(&c->qp->sq.lock);
 	c->is_sending = false;

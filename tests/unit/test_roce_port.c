@@ -299,6 +299,23 @@ static void a_longer_packet_after_many(void **state)
 	check_send(1, &route, 1, HEADER + 4096 + 4, HEADER + 4096 + 4);
 }
 
+/* The route that a burst was begun with is its packets', whatever becomes of it meanwhile. */
+static void what_goes_along_has_the_bursts_route(void **state)
+{
+	const uint8_t header[HEADER] = { 0 };
+	struct vb_roce_route route = route_to(2), before = route;
+	struct vb_burst *b = vb_burst_take(VB_BURST_REQUESTS);
+	add(b, &route, 100, 1);
+	route = route_to(3);
+	vb_burst_send_ahead(b, header, HEADER);
+	check_send(0, &before, 1, HEADER + 4, HEADER + 4);
+	vb_burst_append(b, header, HEADER);
+	assert_int_equal(nsends, 1);
+	vb_burst_give(b);
+	assert_int_equal(nsends, 2);
+	check_send(1, &before, 2, HEADER + 100 + 4, HEADER + 4);
+}
+
 /* What the parent had in its bursts is not the child's to send. */
 static void a_child_begins_with_empty_bursts(void **state)
 {
@@ -602,6 +619,7 @@ int main(void)
 		cmocka_unit_test_setup(a_longer_packet_begins_anew, setup),
 		cmocka_unit_test_setup(packets_grow_and_grow, setup),
 		cmocka_unit_test_setup(a_longer_packet_after_many, setup),
+		cmocka_unit_test_setup(what_goes_along_has_the_bursts_route, setup),
 		cmocka_unit_test_setup(a_child_begins_with_empty_bursts, setup),
 		cmocka_unit_test_setup(what_may_come_back_leaves_from_a_port_of_its_own, setup),
 		cmocka_unit_test_setup(what_may_come_back_is_sent_one_by_one, setup),

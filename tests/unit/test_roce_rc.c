@@ -480,6 +480,37 @@ static void answer__leaves_while_posts_wait(void **state)
 	assert_int_equal(t.count, 1 + POSTS);
 }
 
+static struct vb_icrc_route route_at_post;
+
+static void left_by_route(const void *bytes, size_t len)
+{
+	assert_true(vb_icrc_check(&route_at_post, bytes, len, 0));
+	left(bytes, len);
+}
+
+/*
+ * An ACK goes where the requests go that take it along, though the program changes that meanwhile. Nobody
+ * polls, so the ACK goes by itself.
+ */
+static void ack__has_the_route_of_its_requests(void **state)
+{
+	struct vb_rc_connection *c = vb_rc_of(&t.q->qp);
+
+	vb_progress_arm();
+	pthread_t thread = begin_post_behind_request(t.q);
+	fake.left = left_by_route;
+	route_at_post = c->route.icrc;
+	c->responder.ack_due = true;
+	vb_lock(&t.q->qp.sq.lock);
+	c->route.icrc.destination_port++;
+	vb_unlock(&t.q->qp.sq.lock);
+	end_post_behind_request(t.q, thread);
+	c->route.icrc = route_at_post;
+	assert_int_equal(t.count, 2);
+	check_packet(0, VB_OPB_ACKNOWLEDGE, FIRST_PSN - 1);
+	check_packet(1, VB_OPB_SEND_ONLY, FIRST_PSN);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
@@ -499,6 +530,7 @@ int main(void)
 		TEST(answers__short_and_long_leave_without_locks),
 		TEST(refusal__meanwhile_is_said_after),
 		TEST(answer__leaves_while_posts_wait),
+		TEST(ack__has_the_route_of_its_requests),
 	};
 #undef TEST
 	return cmocka_run_group_tests(tests, NULL, NULL);
