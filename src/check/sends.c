@@ -21,12 +21,6 @@
 
 /* ---- what is posted ---- */
 
-static bool brings_data(const struct vb_sqe *sqe)
-{
-	return sqe->opcode == IBV_WR_RDMA_READ || sqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
-	       sqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-}
-
 static bool has_list(const struct vb_sqe *sqe)
 {
 	return !(sqe->flags & (IBV_SEND_INLINE | VB_SQE_OWN)) && sqe->nsge && !vb_sqe_is_local(sqe) &&
@@ -78,7 +72,8 @@ static void check_list(struct vb_qp *qp, const struct vb_sqe *sqe)
 {
 	char what[96];
 	snprintf(what, sizeof(what), "QP 0x%06x, send wr_id 0x%llx", qp->qpn, (unsigned long long)sqe->wr_id);
-	vb_check_list(vb_sg_list_of_send(qp, sqe), brings_data(sqe) ? IBV_ACCESS_LOCAL_WRITE : 0, what);
+	vb_check_list(vb_sg_list_of_send(qp, sqe), vb_wr_fetches(sqe->opcode) ? IBV_ACCESS_LOCAL_WRITE : 0,
+		      what);
 }
 
 /* The size of the ring of positions. */
@@ -94,7 +89,7 @@ static void note_one(struct vb_qp *qp, struct vb_checked_qp *c, uint32_t positio
 	if (!has_list(sqe) || sqe->status != VB_SQE_PENDING)
 		return;
 	check_list(qp, sqe);
-	p->is_summed = !brings_data(sqe) && sum_list(qp, sqe, &p->sum);
+	p->is_summed = !vb_wr_fetches(sqe->opcode) && sum_list(qp, sqe, &p->sum);
 }
 
 static void note(struct vb_qp *qp, struct vb_checked_qp *c)
@@ -154,8 +149,8 @@ static bool is_read_into(struct vb_qp *other, bool is_locked, const struct vb_sq
 		return true;
 	for (size_t i = 0; !found && other->sq.slots && i < places(other); i++) {
 		const struct vb_sqe *sqe = vb_sq_at(&other->sq, (uint32_t)i);
-		found = sqe != sent && brings_data(sqe) && has_list(sqe) && sqe->nsge <= other->sq.max_sge &&
-			list_overlaps(sent, sqe->sge, sqe->nsge);
+		found = sqe != sent && vb_wr_fetches(sqe->opcode) && has_list(sqe) &&
+			sqe->nsge <= other->sq.max_sge && list_overlaps(sent, sqe->sge, sqe->nsge);
 	}
 	if (!is_locked)
 		vb_unlock(&other->sq.lock);

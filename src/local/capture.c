@@ -55,11 +55,6 @@ static bool fetch_target(void *ctx, uint64_t offset, size_t bytes, uint8_t *to)
 
 /* ---- the requester ---- */
 
-static bool is_atomic(unsigned opcode)
-{
-	return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-}
-
 static struct vb_captured message_of(struct requester *r, uint32_t psn, uint32_t msn)
 {
 	return (struct vb_captured){ .qp = r->l->qp,
@@ -127,7 +122,7 @@ void vb_capture_acknowledged(struct vb_local_qp *l, const struct vb_sqe *sqe, en
 		vb_capture_nak(&m, status);
 		return;
 	}
-	m.original = is_atomic(sqe->opcode) ? found_by(&r) : 0;
+	m.original = vb_wr_is_atomic(sqe->opcode) ? found_by(&r) : 0;
 	vb_capture_answer(&m);
 	l->capture.msn++;
 	l->capture.answered_psn = (l->capture.answered_psn + vb_captured_packets(l->qp, sqe)) & PSN_MASK;
@@ -138,7 +133,7 @@ void vb_capture_executed_here(struct vb_local_qp *l, const struct vb_sqe *sqe)
 	struct requester r = { .l = l, .sqe = sqe };
 	begin_requester(l, l->req.published);
 	struct vb_captured m = message_of(&r, l->capture.psn, ++l->capture.msn);
-	m.original = is_atomic(sqe->opcode) ? found_by(&r) : 0;
+	m.original = vb_wr_is_atomic(sqe->opcode) ? found_by(&r) : 0;
 	vb_capture_request(&m);
 	vb_capture_answer(&m);
 	l->capture.psn = (l->capture.psn + vb_captured_packets(l->qp, sqe)) & PSN_MASK;
@@ -197,7 +192,7 @@ void vb_capture_served(struct vb_local_qp *l, enum ibv_wc_status status)
 		vb_capture_nak(&m, status);
 		return;
 	}
-	if (is_atomic(what.opcode))
+	if (vb_wr_is_atomic(what.opcode))
 		m.original = atomic_load_explicit(
 			&l->mine->atomics[(l->atomics_executed - 1) % VB_SHM_ATOMICS], memory_order_relaxed);
 	vb_capture_request(&m);

@@ -244,22 +244,12 @@ static enum here execute_here(struct vb_local_qp *l, struct vb_sqe *sqe)
 		return HERE_NOT;
 	if (sqe->opcode == IBV_WR_RDMA_READ)
 		return move(l, sqe, IBV_ACCESS_REMOTE_READ);
-	if (sqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || sqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
+	if (vb_wr_is_atomic(sqe->opcode))
 		return atomic_here(l, sqe);
 	return HERE_NOT;
 }
 
 /* ---- the ring ---- */
-
-static bool is_atomic(const struct vb_sqe *sqe)
-{
-	return sqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || sqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-}
-
-static bool fetches(const struct vb_sqe *sqe)
-{
-	return sqe->opcode == IBV_WR_RDMA_READ || is_atomic(sqe);
-}
 
 /*
  * Copies the payload into the slot; false: a local key is wrong, which is noted in the entry. In a busy
@@ -296,9 +286,9 @@ static bool gather(struct vb_local_qp *l, struct vb_sqe *sqe, struct vb_shm_slot
  */
 static int place_payload(struct vb_local_qp *l, struct vb_sqe *sqe, struct vb_shm_slot *slot)
 {
-	bool outgoing = !fetches(sqe);
+	bool outgoing = !vb_wr_fetches(sqe->opcode);
 	int staged = l->peer->copy == VB_COPY_LINK ? VB_SHM_STAGED : 0;
-	if (is_atomic(sqe) || sqe->opcode == IBV_WR_FLUSH) {
+	if (vb_wr_is_atomic(sqe->opcode) || sqe->opcode == IBV_WR_FLUSH) {
 		slot->atomic.compare_add = sqe->compare_add;
 		slot->atomic.swap = sqe->swap;
 		return staged;
@@ -321,15 +311,15 @@ static bool publish(struct vb_local_qp *l, struct vb_sqe *sqe)
 	if (vb_unlikely(flags < 0))
 		return false;
 	flags |= (int)vb_slot_finish(l, slot, sqe->srqn, sqe->flags);
-	slot->length = is_atomic(sqe) ? 0 : sqe->length;
+	slot->length = vb_wr_is_atomic(sqe->opcode) ? 0 : sqe->length;
 	slot->imm = sqe->imm;
 	slot->remote_addr = sqe->remote_addr;
 	slot->rkey = sqe->rkey;
-	l->atomics_out += is_atomic(sqe);
-	l->req.fetches_out += fetches(sqe);
+	l->atomics_out += vb_wr_is_atomic(sqe->opcode);
+	l->req.fetches_out += vb_wr_fetches(sqe->opcode);
 	vb_show_published(l, sqe);
 	vb_slot_post(l, slot, (unsigned)flags, sqe->opcode, flags & VB_SHM_INLINE ? 0 : sqe->nsge,
-		     fetches(sqe) || vb_sq_signals(l->qp, sqe->flags));
+		     vb_wr_fetches(sqe->opcode) || vb_sq_signals(l->qp, sqe->flags));
 	return true;
 }
 
@@ -343,7 +333,7 @@ static uint32_t acked(const struct vb_local_qp *l)
 static bool is_staged(const struct vb_local_qp *l, uint32_t position, const struct vb_sqe *sqe)
 {
 	uint64_t head = atomic_load_explicit(&vb_slot_ours(l, position)->head, memory_order_relaxed);
-	return (vb_shm_head_flags(head) & VB_SHM_STAGED) && !fetches(sqe);
+	return (vb_shm_head_flags(head) & VB_SHM_STAGED) && !vb_wr_fetches(sqe->opcode);
 }
 
 /* The send queue entry at a ring position that is not acknowledged yet. */
@@ -409,7 +399,7 @@ static bool must_wait(struct vb_local_qp *l, const struct vb_sqe *sqe)
 	unsigned depth = vb_min_u32(vb_qp_attr(l->qp, max_rd_atomic), VB_SHM_ATOMICS);
 	if (vb_unlikely(sqe->flags & IBV_SEND_FENCE) && l->req.fetches_out)
 		return true;
-	return is_atomic(sqe) && l->atomics_out >= depth;
+	return vb_wr_is_atomic(sqe->opcode) && l->atomics_out >= depth;
 }
 
 /* One entry on its way. False: no more now. */
@@ -587,7 +577,7 @@ static bool is_fetched(struct vb_local_qp *l, struct vb_sqe *sqe, bool acked)
 		return take_response(l, sqe) && acked;
 	if (!acked)
 		return false;
-	return !is_atomic(sqe) || take_atomic(l, sqe);
+	return !vb_wr_is_atomic(sqe->opcode) || take_atomic(l, sqe);
 }
 
 static const char *why_nak(unsigned status)
@@ -673,7 +663,7 @@ static void complete_until(struct vb_local_qp *l, uint32_t done)
 	struct vb_sq *sq = &l->qp->sq;
 	for (uint32_t position = acked(l); sq->head != sq->sent; position++) {
 		struct vb_sqe *sqe = vb_sq_at(sq, sq->head);
-		bool is_fetch = vb_unlikely(fetches(sqe));
+		bool is_fetch = vb_unlikely(vb_wr_fetches(sqe->opcode));
 		if (is_fetch ? !is_fetched(l, sqe, position != done) : position == done)
 			break;
 		vb_show_acknowledged(l, sqe, IBV_WC_SUCCESS);

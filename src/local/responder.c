@@ -38,9 +38,7 @@ static bool is_known(unsigned opcode)
 {
 	return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_SEND_WITH_INV ||
 	       opcode == IBV_WR_RDMA_WRITE || opcode == IBV_WR_RDMA_WRITE_WITH_IMM ||
-	       opcode == IBV_WR_RDMA_READ || opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
-	       opcode == IBV_WR_ATOMIC_FETCH_AND_ADD || opcode == IBV_WR_ATOMIC_WRITE ||
-	       opcode == IBV_WR_FLUSH;
+	       vb_wr_fetches(opcode) || opcode == IBV_WR_ATOMIC_WRITE || opcode == IBV_WR_FLUSH;
 }
 
 static bool is_sane(const struct vb_local_qp *l, const struct vb_slot_copy *r)
@@ -115,8 +113,7 @@ static enum step fetch(struct vb_local_qp *l, struct failure *f)
 		return fail_request(f, "the peer's work request is malformed");
 	if (vb_unlikely(l->qp->xrcd != NULL) && find_queue(l, f) == STEP_FAIL)
 		return STEP_FAIL;
-	if (r->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || r->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ||
-	    r->opcode == IBV_WR_FLUSH) {
+	if (vb_wr_is_atomic(r->opcode) || r->opcode == IBV_WR_FLUSH) {
 		r->compare_add = v->atomic.compare_add;
 		r->swap = v->atomic.swap;
 	}
@@ -401,7 +398,6 @@ static void explain_refusal(const struct vb_local_qp *l, const struct failure *f
 	const struct vb_slot_copy *r = &l->cur;
 	const struct vb_execution *x = &l->execution;
 	const struct vb_rwqe *w = &x->rwqe;
-	bool is_atomic = r->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || r->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 	if (f->nak == IBV_WC_RNR_RETRY_EXC_ERR)
 		vb_explain_limit("responder", "QP 0x%06x, request of QP 0x%06x: %s", l->qp->qpn, l->their_qpn,
 				 f->why);
@@ -415,7 +411,7 @@ static void explain_refusal(const struct vb_local_qp *l, const struct failure *f
 		vb_explain("responder",
 			   "QP 0x%06x, request of QP 0x%06x (address 0x%llx, length %u, rkey 0x%x): %s",
 			   l->qp->qpn, l->their_qpn, (unsigned long long)r->remote_addr,
-			   is_atomic ? 8 : r->length, r->rkey, f->why);
+			   vb_wr_is_atomic(r->opcode) ? 8 : r->length, r->rkey, f->why);
 }
 
 /* The connection ends here: the ack says why, if the peer is to know; no further request is executed. */

@@ -162,6 +162,18 @@ static inline uint8_t *vb_sqe_header(const struct vb_sq *sq, const struct vb_sqe
 	return (uint8_t *)(uintptr_t)sqe + sq->stride - sq->header_room;
 }
 
+/* The atomics whose answer is what was there; opcode: enum ibv_wr_opcode. */
+static inline bool vb_wr_is_atomic(unsigned opcode)
+{
+	return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
+/* Does the answer to such a request bring data? */
+static inline bool vb_wr_fetches(unsigned opcode)
+{
+	return opcode == IBV_WR_RDMA_READ || vb_wr_is_atomic(opcode);
+}
+
 /* Marks a posted request as one that fails on this side, whatever the peer answers. */
 static inline void vb_sqe_fail(struct vb_sqe *sqe, enum ibv_wc_status status, unsigned bad_sge)
 {
