@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "adapter/device/device.h"
 #include "adapter/progress/path.h"
 #include "check/check.h"
 #include "local/qp.h"
@@ -32,7 +33,7 @@ static void compare(const struct vb_local_qp *l)
 		report(l,
 		     "QP 0x%06x and QP 0x%06x: the one's path_mtu is %u bytes, the other's %u: over a wire the "
 		     "longer packets are refused",
-		     l->qp->qpn, a->dest_qp_num, 128u << a->path_mtu, 128u << mtu);
+		     l->qp->qpn, a->dest_qp_num, vb_mtu_bytes(a->path_mtu), vb_mtu_bytes(mtu));
 	else if (l->qp->type == IBV_QPT_RC && a->max_rd_atomic > depth)
 		report(l,
 		     "QP 0x%06x and QP 0x%06x: the one's max_rd_atomic is %u, the other's max_dest_rd_atomic %u: "

@@ -659,7 +659,8 @@ static uint64_t packets_of(uint64_t requests, uint64_t bytes, uint32_t mtu)
 static void count(const struct vb_qp *qp, struct vb_counts *c)
 {
 	const struct vb_local_qp *l = vb_local_of(qp);
-	uint32_t mtu = 128u << (vb_qp_attr(qp, path_mtu) ? vb_qp_attr(qp, path_mtu) : IBV_MTU_4096);
+	enum ibv_mtu path_mtu = vb_qp_attr(qp, path_mtu);
+	uint32_t mtu = vb_mtu_bytes(path_mtu ? path_mtu : IBV_MTU_4096);
 	for (unsigned i = 0; i < VB_TRAFFIC_KINDS; i++) {
 		uint64_t requests = vb_count_read(&qp->sq.done[i].requests) - l->done_before[i].requests,
 			 bytes = vb_count_read(&qp->sq.done[i].bytes) - l->done_before[i].bytes;

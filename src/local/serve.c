@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "adapter/device/device.h"
 #include "adapter/queues/observer.h"
 #include "local/copy.h"
 #include "local/cut.h"
@@ -111,7 +112,8 @@ enum step vb_serve_have_receive(struct vb_local_qp *l)
 
 bool vb_serve_takes_receive_first(const struct vb_local_qp *l)
 {
-	return l->cur.opcode == IBV_WR_RDMA_WRITE_WITH_IMM && l->cur.length <= 128u << l->qp->attr.path_mtu;
+	return l->cur.opcode == IBV_WR_RDMA_WRITE_WITH_IMM &&
+	       l->cur.length <= vb_mtu_bytes(l->qp->attr.path_mtu);
 }
 
 struct vb_received vb_serve_received(const struct vb_local_qp *l)

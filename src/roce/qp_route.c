@@ -30,7 +30,7 @@ static int check(const struct vb_qp *qp)
 	if (qp->attr.path_mtu > port.active_mtu) {
 		vb_explain("ibv_modify_qp",
 			   "path_mtu: %u bytes do not fit the interface; the port's active_mtu is %u",
-			   128u << qp->attr.path_mtu, 128u << port.active_mtu);
+			   vb_mtu_bytes(qp->attr.path_mtu), vb_mtu_bytes(port.active_mtu));
 		return -EINVAL;
 	}
 	if (IN6_IS_ADDR_V4MAPPED(&source) != IN6_IS_ADDR_V4MAPPED(&destination)) {

@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <stdlib.h>
 
+#include "adapter/device/device.h"
 #include "adapter/fault_injection.h"
 #include "adapter/inspection/counts.h"
 #include "adapter/queues/tags.h"
@@ -177,7 +178,7 @@ static void begin_responder(struct vb_rc_connection *c)
 	const struct ibv_qp_attr *a = &c->qp->attr;
 	struct vb_rc_resp_config config = {
 		.to = vb_rc_peer_of(c->qp),
-		.mtu = 128u << a->path_mtu,
+		.mtu = vb_mtu_bytes(a->path_mtu),
 		.first_psn = a->rq_psn,
 		.max_rd_atomic = a->max_dest_rd_atomic,
 		.rnr_timer = a->min_rnr_timer,

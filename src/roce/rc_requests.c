@@ -8,6 +8,7 @@
  */
 #include <errno.h>
 
+#include "adapter/device/device.h"
 #include "adapter/queues/payload.h"
 #include "adapter/queues/request.h"
 #include "base/tuned.h"
@@ -340,7 +341,7 @@ void vb_rc_begin_requests(struct vb_rc_connection *c)
 	const struct ibv_qp_attr *a = &c->qp->attr;
 	struct vb_rc_req_config config = {
 		.to = vb_rc_peer_of(c->qp),
-		.mtu = 128u << a->path_mtu,
+		.mtu = vb_mtu_bytes(a->path_mtu),
 		.first_psn = a->sq_psn,
 		.max_window = MAX_WINDOW,
 		.max_rd_atomic = a->max_rd_atomic,

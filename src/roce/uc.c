@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "adapter/device/device.h"
 #include "adapter/queues/request.h"
 #include "adapter/progress/path.h"
 #include "adapter/execution/execute.h"
@@ -158,7 +159,7 @@ static int attach(struct vb_qp *qp)
 	if (!c)
 		return err ? err : -ENOMEM;
 	c->qp = c->execution.qp = qp;
-	c->mtu = 128u << qp->attr.path_mtu;
+	c->mtu = vb_mtu_bytes(qp->attr.path_mtu);
 	c->to = (struct vb_packet_to){ .qpn = qp->attr.dest_qp_num,
 				       .pkey = VB_PKEY_DEFAULT,
 				       .service = VB_SERVICE_UC };

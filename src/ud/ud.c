@@ -501,7 +501,7 @@ static int attach(struct vb_qp *qp)
 	vb_udp_await_steering();
 	vb_port_attr(qp->ctx->device, &port);
 	d->qp = qp;
-	d->mtu = 128u << port.active_mtu;
+	d->mtu = vb_mtu_bytes(port.active_mtu);
 	d->retry = (struct vb_timer){ .fire = retry_fired, .arg = d };
 	d->look = (struct vb_timer){ .fire = look_fired, .arg = d };
 	qp->path_state = d;

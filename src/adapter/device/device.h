@@ -90,5 +90,6 @@ int vb_ah_check(struct vb_device *dev, const struct ibv_ah_attr *attr, const cha
 void vb_gids_update(struct in6_addr table[VB_GID_TABLE], unsigned *used, const struct vb_netif *netif);
 /* The largest path MTU whose packets fit an interface MTU (bytes). */
 VB_EXPORT enum ibv_mtu vb_mtu_for(unsigned netif_mtu);
+static inline uint32_t vb_mtu_bytes(enum ibv_mtu mtu) { return 128u << mtu; }
 
 #endif

@@ -13,7 +13,7 @@ enum { PACKET_OVERHEAD = 40 + 8 + 12 + 16 + 4 + 4 };
 enum ibv_mtu vb_mtu_for(unsigned netif_mtu)
 {
 	enum ibv_mtu mtu = IBV_MTU_4096;
-	while (mtu > IBV_MTU_256 && (128u << mtu) + PACKET_OVERHEAD > netif_mtu)
+	while (mtu > IBV_MTU_256 && vb_mtu_bytes(mtu) + PACKET_OVERHEAD > netif_mtu)
 		mtu--;
 	return mtu;
 }

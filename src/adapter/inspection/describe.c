@@ -59,7 +59,7 @@ static bool describe_context(struct vb_registered *registered, void *arg)
 	r->guid = dev->guid;
 	pthread_mutex_lock(&dev->lock);
 	r->port_state = dev->port_state;
-	r->active_mtu = 128u << dev->active_mtu;
+	r->active_mtu = vb_mtu_bytes(dev->active_mtu);
 	r->gids = dev->gids;
 	memcpy(r->gid, dev->gid, sizeof(r->gid));
 	pthread_mutex_unlock(&dev->lock);
@@ -190,7 +190,7 @@ static void describe_attributes(struct vb_qp *qp, struct vb_record_qp *r)
 	r->port = a->port_num;
 	r->access = a->qp_access_flags;
 	r->peer_qpn = a->dest_qp_num;
-	r->mtu = a->path_mtu ? 128u << a->path_mtu : 0;
+	r->mtu = a->path_mtu ? vb_mtu_bytes(a->path_mtu) : 0;
 	r->sq_psn = a->sq_psn;
 	r->rq_psn = a->rq_psn;
 	if (connected && a->dest_qp_num) {

@@ -12,7 +12,7 @@ enum { MAX_MTU = 4096, PORT_MASK = 0x3fff, DEFAULT_HOP_LIMIT = 64, DEFAULT_PKEY 
 
 static uint32_t mtu_of(const struct vb_qp *qp)
 {
-	uint32_t mtu = 128u << qp->attr.path_mtu;
+	uint32_t mtu = vb_mtu_bytes(qp->attr.path_mtu);
 	return mtu >= 256 && mtu <= MAX_MTU ? mtu : MAX_MTU;
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "adapter/device/device.h"
 #include "base/waits.h"
 #include "rsocket/datagram/datagram.h"
 
@@ -103,7 +104,7 @@ static int create_qp(struct vb_rs *s, struct vb_rs_port *p)
 
 	if (rdma_create_qp(p->id, NULL, &attr) || ibv_query_port(p->id->verbs, p->id->port_num, &port_attr))
 		return -errno;
-	p->largest = vb_min_u32(VB_RS_SLOT_BYTES, 128u << port_attr.active_mtu);
+	p->largest = vb_min_u32(VB_RS_SLOT_BYTES, vb_mtu_bytes(port_attr.active_mtu));
 	p->send_mr = ibv_reg_mr(p->id->pd, p->send_slots, (size_t)p->num_send * VB_RS_SLOT_BYTES,
 				IBV_ACCESS_LOCAL_WRITE);
 	p->receive_mr = ibv_reg_mr(p->id->pd, p->receive_slots, (size_t)p->num_receive * VB_RS_RECEIVE_SLOT,
