@@ -9,10 +9,7 @@
 #include "host/memory/memory.h"
 #include "host/memory/remap.h"
 
-enum {
-	REMOTE_WRITES = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC,
-	KNOWN_ACCESS = VB_ACCESS_FLAGS & ~IBV_ACCESS_FLUSH_PERSISTENT,
-};
+enum { KNOWN_ACCESS = VB_ACCESS_FLAGS & ~IBV_ACCESS_FLUSH_PERSISTENT };
 
 /* The whole address space, for which only memory on demand can be asked. */
 static bool is_implicit(uint64_t va, uint64_t length)
@@ -24,7 +21,7 @@ static int check_range(uint64_t va, uint64_t length, uint64_t iova, unsigned acc
 {
 	if (access & ~(unsigned)KNOWN_ACCESS)
 		return -EINVAL;
-	if ((access & REMOTE_WRITES) && !(access & IBV_ACCESS_LOCAL_WRITE))
+	if ((access & VB_REMOTE_WRITES) && !(access & IBV_ACCESS_LOCAL_WRITE))
 		return -EINVAL;
 	if (is_implicit(va, length))
 		return (access & IBV_ACCESS_ON_DEMAND) && !iova ? 0 : -EINVAL;

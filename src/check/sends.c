@@ -187,8 +187,8 @@ static bool may_be_incoming(struct vb_qp *qp, const struct vb_sqe *sent)
 static bool is_remotely_writable(const struct vb_sqe *sqe)
 {
 	for (unsigned i = 0; i < sqe->nsge; i++)
-		if (sqe->sge[i].length && (atomic_load(&vb_key_entry(sqe->sge[i].lkey)->access) &
-					   (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)))
+		if (sqe->sge[i].length &&
+		    (atomic_load(&vb_key_entry(sqe->sge[i].lkey)->access) & VB_REMOTE_WRITES))
 			return true;
 	return false;
 }

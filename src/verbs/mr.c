@@ -9,11 +9,9 @@
 #undef ibv_reg_mr
 #undef ibv_reg_mr_iova
 
-enum { REMOTE_WRITES = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC };
-
 static void explain_reg(const char *call, int err, const void *addr, uint64_t length, unsigned access)
 {
-	if ((access & REMOTE_WRITES) && !(access & IBV_ACCESS_LOCAL_WRITE))
+	if ((access & VB_REMOTE_WRITES) && !(access & IBV_ACCESS_LOCAL_WRITE))
 		vb_explain(
 			call,
 			"access 0x%x: IBV_ACCESS_REMOTE_WRITE and IBV_ACCESS_REMOTE_ATOMIC need IBV_ACCESS_LOCAL_WRITE",

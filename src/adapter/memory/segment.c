@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "adapter/memory/hold.h"
+#include "adapter/object.h"
 #include "base/log.h"
 #include "host/memory/memory.h"
 #include "host/memory/remap.h"
@@ -242,7 +243,7 @@ static int begin_locked(uint32_t key, const struct vb_key *k, uintptr_t at, size
 	s->at = at;
 	s->bytes = bytes;
 	s->moved = 0;
-	s->writable = access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
+	s->writable = access & VB_REMOTE_WRITES;
 	s->users = 1;
 	s->key = key;
 	s->piece = s->tries = 0;

@@ -7,8 +7,7 @@
 #include "adapter/memory/hold.h"
 
 enum {
-	GRANTS = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
-	WRITES = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC,
+	GRANTS = VB_REMOTE_WRITES | IBV_ACCESS_REMOTE_READ,
 	/* the last says nothing of a window */
 	BIND_FLAGS = GRANTS | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE,
 };
@@ -95,7 +94,7 @@ static const char *why_not_region(const struct vb_key *r, const struct vb_sqe *s
 		return "the region was not registered with IBV_ACCESS_MW_BIND";
 	if (access & IBV_ACCESS_ZERO_BASED)
 		return "a window cannot show a part of a zero-based region";
-	if ((sqe->imm & WRITES) && !(access & IBV_ACCESS_LOCAL_WRITE))
+	if ((sqe->imm & VB_REMOTE_WRITES) && !(access & IBV_ACCESS_LOCAL_WRITE))
 		return "remote writes and atomics through the window need a region with IBV_ACCESS_LOCAL_WRITE";
 	enum vb_key_fault fault = vb_key_check(vb_key_table(vb_arena), sqe->bind.region, sqe->remote_addr,
 					       sqe->bind.bytes, VB_KEY_LOCAL, pd, 0, va);
