@@ -416,7 +416,7 @@ static void path_send(struct vb_qp *qp)
 }
 
 /* resp_lock is held, and released, with which the QP may go: unless the caller has another hold on it. */
-static void serve_locked(struct vb_qp *qp)
+static void serve_and_unlock(struct vb_qp *qp)
 {
 	struct vb_verdict v = { .event = -1 };
 	if (atomic_load_explicit(&qp->state, memory_order_relaxed) != IBV_QPS_ERR &&
@@ -436,13 +436,13 @@ static void serve_locked(struct vb_qp *qp)
 static void serve(struct vb_qp *qp)
 {
 	if (vb_lock_try(&qp->resp_lock))
-		serve_locked(qp);
+		serve_and_unlock(qp);
 	else
 		vb_progress_retry(qp);
 }
 
 /* sq.lock is held, and released. */
-static void request_locked(struct vb_qp *qp)
+static void request_and_unlock(struct vb_qp *qp)
 {
 	enum ibv_qp_state state = atomic_load(&qp->state);
 	if (state == IBV_QPS_RTS || state == IBV_QPS_SQD)
@@ -457,7 +457,7 @@ static bool request(struct vb_qp *qp)
 		vb_progress_retry(qp);
 		return false;
 	}
-	request_locked(qp);
+	request_and_unlock(qp);
 	return true;
 }
 
@@ -468,9 +468,9 @@ static void drain(struct vb_qp *qp)
 	if (!atomic_load(&l->theirs))
 		return;
 	vb_lock(&qp->sq.lock);
-	request_locked(qp);
+	request_and_unlock(qp);
 	vb_lock(&qp->resp_lock);
-	serve_locked(qp);
+	serve_and_unlock(qp);
 }
 
 /* With a reference. */
@@ -529,13 +529,13 @@ static void take_news(struct vb_qp *qp, enum vb_claim claim)
 {
 	vb_doorbell_note_news(vb_local_of(qp));
 	if (claim == VB_CLAIM_ARRIVALS) {
-		serve_locked(qp);
+		serve_and_unlock(qp);
 		return;
 	}
 	bool arrived = vb_responder_is_called(vb_local_of(qp));
 	if (arrived)
 		vb_qp_ref(qp);
-	request_locked(qp);
+	request_and_unlock(qp);
 	if (arrived) {
 		serve(qp);
 		vb_qp_unref(qp);

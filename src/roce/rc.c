@@ -52,7 +52,7 @@ static bool request_arrived(struct vb_rc_connection *c, const struct vb_inbox_ms
 	if (vb_unlikely(!qp->comm_est) && verdict == VB_RC_TAKEN && vb_rc_resp_has_begun(&c->responder))
 		vb_qp_established(qp);
 	if (vb_unlikely(verdict == VB_RC_BROKEN)) {
-		vb_rc_finish_responding(c);
+		vb_rc_respond_and_unlock(c);
 		return false;
 	}
 	vb_unlock(&qp->resp_lock);
@@ -130,7 +130,7 @@ static void answer(struct vb_qp *qp)
 	if (vb_unlikely(!vb_rc_may_respond(c)) || may_wait(c, now))
 		vb_unlock(&qp->resp_lock);
 	else
-		vb_rc_finish_responding(c);
+		vb_rc_respond_and_unlock(c);
 }
 
 static void run(struct vb_qp *qp)
@@ -152,7 +152,7 @@ static void acknowledge(struct vb_qp *qp)
 	if (c->responder.ack_due)
 		atomic_store_explicit(&c->answered, 0, memory_order_relaxed);
 	if (vb_likely(vb_rc_may_respond(c)))
-		vb_rc_finish_responding(c);
+		vb_rc_respond_and_unlock(c);
 	else
 		vb_unlock(&qp->resp_lock);
 }

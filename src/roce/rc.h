@@ -102,7 +102,7 @@ static inline void vb_rc_note_owed_ack(struct vb_rc_connection *c)
  * Sends answers and ACKs that are due, without the lock. If the responder has refused a request, the queue
  * pair ends. Releases resp_lock.
  */
-void vb_rc_finish_responding(struct vb_rc_connection *c);
+void vb_rc_respond_and_unlock(struct vb_rc_connection *c);
 /* The session ends. Both locks are held all the time. */
 void vb_rc_repeat_last_ack(struct vb_rc_connection *c);
 /*

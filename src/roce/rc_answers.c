@@ -116,7 +116,7 @@ static void send_answers(struct vb_rc_connection *c, struct vb_burst *burst)
 	c->is_answering = false;
 }
 
-void vb_rc_finish_responding(struct vb_rc_connection *c)
+void vb_rc_respond_and_unlock(struct vb_rc_connection *c)
 {
 	struct vb_qp *qp = c->qp;
 	struct vb_burst *burst;

@@ -337,7 +337,7 @@ static void look_fired(struct vb_timer *timer, uint64_t now_ns)
 }
 
 /* sq.lock is held, and released. */
-static void retry_locked(struct vb_qp *qp)
+static void retry_and_unlock(struct vb_qp *qp)
 {
 	if (atomic_load(&of(qp)->blocked))
 		send_all(qp);
@@ -347,7 +347,7 @@ static void retry_locked(struct vb_qp *qp)
 static void run(struct vb_qp *qp)
 {
 	if (vb_lock_try(&qp->sq.lock))
-		retry_locked(qp);
+		retry_and_unlock(qp);
 	else
 		vb_progress_retry(qp);
 }
@@ -361,7 +361,7 @@ static enum vb_claim claim_news(struct vb_qp *qp)
 
 static void take_news(struct vb_qp *qp, enum vb_claim claim)
 {
-	retry_locked(qp);
+	retry_and_unlock(qp);
 }
 
 /* ---- receiving: resp_lock is held ---- */

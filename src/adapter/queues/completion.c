@@ -178,7 +178,7 @@ static void put(struct vb_cq *cq, const struct vb_cqe *cqe)
 		to->timestamp_ns = vb_now_ns();
 }
 
-void vb_cq_push_locked(struct vb_cq *cq, const struct vb_cqe *cqe)
+void vb_cq_push_and_unlock(struct vb_cq *cq, const struct vb_cqe *cqe)
 {
 	if (vb_unlikely(cq->tail - cq->head >= cq->capacity) && cq->ignores_overrun)
 		retire(&cq->ring[cq->head++ & cq->mask]);

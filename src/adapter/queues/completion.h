@@ -9,7 +9,7 @@
 #include "adapter/queues/queue.h"
 
 /* vb_cq_close for completions that need more than a store. cq->lock is held, and released. */
-void vb_cq_push_locked(struct vb_cq *cq, const struct vb_cqe *cqe);
+void vb_cq_push_and_unlock(struct vb_cq *cq, const struct vb_cqe *cqe);
 
 /* Where the next completion goes. cq->lock is held from its return on, until vb_cq_close. */
 static inline struct vb_cqe *vb_cq_open(struct vb_cq *cq)
@@ -27,7 +27,7 @@ static inline struct vb_cqe *vb_cq_open(struct vb_cq *cq)
 static inline void vb_cq_close(struct vb_cq *cq, struct vb_cqe *cqe)
 {
 	if (vb_unlikely(cqe == &cq->spare)) {
-		vb_cq_push_locked(cq, cqe);
+		vb_cq_push_and_unlock(cq, cqe);
 		return;
 	}
 	cqe->qp_num = cqe->qp->qpn;

@@ -79,7 +79,7 @@ static bool update_notifier_locked(struct vb_channel *ch)
 }
 
 /* Events that a leading thread has left are for all threads. Releases the lock. */
-static void share_locked(struct vb_channel *ch)
+static void share_and_unlock(struct vb_channel *ch)
 {
 	bool news = update_notifier_locked(ch);
 	pthread_mutex_unlock(&ch->lock);
@@ -122,7 +122,7 @@ static struct vb_cq *take(struct vb_channel *ch, uint32_t *sequence)
 		queue_backlogs_locked(ch);
 	struct vb_cq *cq = take_locked(ch);
 	*sequence = vb_notifier_sequence(&ch->notifier);
-	share_locked(ch);
+	share_and_unlock(ch);
 	return cq;
 }
 
@@ -148,7 +148,7 @@ static void cancelled(void *arg)
 	struct vb_channel *ch = arg;
 	stop_leading(ch);
 	pthread_mutex_lock(&ch->lock);
-	share_locked(ch);
+	share_and_unlock(ch);
 }
 
 static int wait_for_event(struct vb_channel *ch, uint32_t sequence)
