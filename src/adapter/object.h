@@ -451,8 +451,7 @@ struct vb_sqe {
 		} tso;           /* its header is at the end of the entry */
 	};
 	uint8_t status;        /* enum ibv_wc_status once it is done; VB_SQE_PENDING before */
-	uint8_t bad_sge;       /* which scatter/gather entry a local error is about */
-	uint16_t reserved;
+	uint8_t reserved[3];
 	uint32_t srqn;         /* of an XRC queue pair: the peer's queue that it is for */
 	union {
 		struct ibv_sge sge[0];

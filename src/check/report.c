@@ -11,7 +11,7 @@
 #include "check/check.h"
 #include "host/ipc/capture.h"
 
-enum { KEPT = 1024, PLACE_BYTES = 512, WITHIN_BYTES = 160, FRAMES_PRINTED = 4, FRAMES_WITHIN = 2 };
+enum { KEPT = 1024, PLACE_BYTES = 512, FRAMES_PRINTED = 4, FRAMES_WITHIN = 2 };
 
 static const struct {
 	const char *name, *page;

@@ -561,7 +561,7 @@ static bool take_response(struct vb_local_qp *l, struct vb_sqe *sqe)
 	if (err == -EFAULT)
 		return fail_sqe(sqe, VB_KEY_UNMAPPED, 0), false;
 	if (err)
-		return vb_sqe_fail(sqe, IBV_WC_BAD_RESP_ERR, 0), false;
+		return vb_sqe_fail(sqe, IBV_WC_BAD_RESP_ERR), false;
 	l->req.moved += n;
 	vb_peer_ring(l->peer, l->their_qpn);
 	return l->req.moved == sqe->length;

@@ -9,8 +9,6 @@
 
 #include "adapter/memory/key.h"
 
-enum { VB_FLUSH_RIGHTS = IBV_ACCESS_FLUSH_GLOBAL };
-
 /* The rights that a placement (enum ibv_placement_type) needs; 0: there is no such placement. */
 static inline unsigned vb_flush_rights(unsigned placement)
 {

@@ -15,7 +15,7 @@ void vb_payload_fail(struct vb_sqe *sqe, enum vb_key_fault fault, unsigned bad)
 		   "send wr_id 0x%llx, scatter/gather entry %u (address 0x%llx, length %u, lkey 0x%x): %s",
 		   (unsigned long long)sqe->wr_id, bad, (unsigned long long)sge->addr, sge->length, sge->lkey,
 		   vb_key_fault_text(fault));
-	vb_sqe_fail(sqe, IBV_WC_LOC_PROT_ERR, bad);
+	vb_sqe_fail(sqe, IBV_WC_LOC_PROT_ERR);
 }
 
 static bool carries_list(const struct vb_sqe *sqe)

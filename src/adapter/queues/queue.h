@@ -175,11 +175,7 @@ static inline bool vb_wr_fetches(unsigned opcode)
 }
 
 /* Marks a posted request as one that fails on this side, whatever the peer answers. */
-static inline void vb_sqe_fail(struct vb_sqe *sqe, enum ibv_wc_status status, unsigned bad_sge)
-{
-	sqe->status = status;
-	sqe->bad_sge = bad_sge;
-}
+static inline void vb_sqe_fail(struct vb_sqe *sqe, enum ibv_wc_status status) { sqe->status = status; }
 
 /*
  * Does this side alone execute it (a window's bind or invalidation)? It waits until all before it is

@@ -118,7 +118,7 @@ static void fill_datagram(struct vb_qp *qp, struct vb_sqe *sqe, const struct ibv
 		.is_local = ah->is_local,
 	};
 	if (ah->pd->number != qp->pd->number)
-		vb_sqe_fail(sqe, IBV_WC_LOC_QP_OP_ERR, 0);
+		vb_sqe_fail(sqe, IBV_WC_LOC_QP_OP_ERR);
 }
 
 /* 0 or an errno value. The header is copied: it may be gone before the entry is. */
@@ -195,7 +195,7 @@ static int check_word(const struct vb_sqe *sqe, const struct opcode *op)
 static void fail_early(struct vb_qp *qp, struct vb_sqe *sqe, const struct opcode *op)
 {
 	if ((is_word(op, sqe->opcode) || sqe->opcode == IBV_WR_RDMA_READ) && !vb_qp_attr(qp, max_rd_atomic))
-		vb_sqe_fail(sqe, IBV_WC_LOC_QP_OP_ERR, 0);
+		vb_sqe_fail(sqe, IBV_WC_LOC_QP_OP_ERR);
 }
 
 static bool has_room(const struct vb_sq *sq)

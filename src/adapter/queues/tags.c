@@ -450,7 +450,7 @@ static void post_read(struct vb_qp *qp, int entry, const struct buffer *b)
 		left -= sqe->sge[sqe->nsge++].length;
 	}
 	if (!vb_qp_attr(qp, max_rd_atomic))
-		vb_sqe_fail(sqe, IBV_WC_LOC_QP_OP_ERR, 0);
+		vb_sqe_fail(sqe, IBV_WC_LOC_QP_OP_ERR);
 }
 
 /* Fenced: the sender may have its memory back only when it has been read. */

@@ -136,7 +136,6 @@ struct vb_cm_rep_info {
 struct vb_cm_sidr_req_info {
 	uint64_t service_id;
 	uint16_t pkey;
-	uint32_t request_id;
 };
 
 struct vb_cm_sidr_rep_info {

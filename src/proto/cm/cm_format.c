@@ -222,7 +222,6 @@ void vb_cm_get_request(const struct vb_cm_msg *msg, struct vb_cm_event *event)
 		event->type = VB_CM_EV_SIDR_REQUEST;
 		event->info.sidr_req.service_id = vb_cm_sidr_req_msg_service_id(m);
 		event->info.sidr_req.pkey = (uint16_t)vb_cm_sidr_req_msg_pkey(m);
-		event->info.sidr_req.request_id = vb_cm_sidr_req_msg_request_id(m);
 	}
 	data = vb_cm_msg_private_data(msg, &len);
 	vb_cm_blob_set(&event->private_data, data, len);

@@ -60,7 +60,6 @@ struct vb_cm_move {
 
 /* Every cell of input x state. */
 const struct vb_cm_move *vb_cm_move(enum vb_cm_input input, enum vb_cm_state state);
-const char *vb_cm_input_name(enum vb_cm_input input);
 
 /* The longest wait that a peer may ask for, as an exponent (69 s). */
 #define VB_CM_MAX_PEER_TIMEOUT 24

@@ -125,17 +125,6 @@ const struct vb_cm_move *vb_cm_move(enum vb_cm_input input, enum vb_cm_state sta
 	return &moves[cells[input][state]];
 }
 
-const char *vb_cm_input_name(enum vb_cm_input input)
-{
-	static const char *const names[VB_CM_INPUT_COUNT] = {
-#define X(name) #name,
-		VB_CM_INPUTS(X)
-#undef X
-	};
-
-	return input < VB_CM_INPUT_COUNT ? names[input] : "?";
-}
-
 const char *vb_cm_state_name(enum vb_cm_state state)
 {
 	static const char *const names[VB_CM_STATE_COUNT] = {
