@@ -479,6 +479,47 @@ static void read__ack_beyond_it_means_lost_responses(void **state)
 	assert_completes(1, VB_RC_SUCCESS);
 }
 
+/* The responder executed the READ, and its memory may not be read any more when it is asked again. */
+static void read__refused_after_its_responses_were_lost(void **state)
+{
+	post(VB_REQ_SEND, 1);
+	post(VB_REQ_READ, 2 * MTU);
+	post(VB_REQ_SEND, 1);
+	assert_int_equal(write_all(), 3);
+	receives(response(&f.t, VB_OPB_READ_RESPONSE_FIRST, psn(1), MTU));
+	receives(ack_of(&f.t, psn(3)));
+	assert_writes("READ_REQUEST", 2);
+	assert_ignored(nak_of(&f.t, psn(0), VB_NAK_REMOTE_ACCESS));
+	assert_ignored(nak_of(&f.t, psn(1), VB_NAK_REMOTE_ACCESS));
+	assert_ignored(nak_of(&f.t, psn(3), VB_NAK_REMOTE_ACCESS));
+	assert_ignored(nak_of(&f.t, psn(2), VB_NAK_SEQUENCE));
+	assert_ignored(reply(&f.t, psn(2), vb_syndrome(VB_AETH_RNR, 1)));
+	assert_int_equal(receives(nak_of(&f.t, psn(2), VB_NAK_REMOTE_ACCESS)), VB_RC_BROKEN);
+	assert_completes(0, VB_RC_SUCCESS);
+	assert_completes(1, VB_RC_REMOTE_ACCESS);
+	assert_no_completion();
+	assert_false(writes());
+}
+
+/* What is before the request that is refused completes first. */
+static void atomic__refused_before_an_older_answer_comes(void **state)
+{
+	post(VB_REQ_READ, 1);
+	post(VB_REQ_FETCH_ADD, 8);
+	post(VB_REQ_SEND, 1);
+	assert_int_equal(write_all(), 3);
+	receives(ack_of(&f.t, psn(2)));
+	assert_int_equal(receives(nak_of(&f.t, psn(1), VB_NAK_REMOTE_OPERATIONAL)), VB_RC_TAKEN);
+	assert_ignored(nak_of(&f.t, psn(1), VB_NAK_REMOTE_OPERATIONAL));
+	assert_no_completion();
+	assert_writes("READ_REQUEST", 0);
+	assert_false(writes());
+	assert_int_equal(receives(response(&f.t, VB_OPB_READ_RESPONSE_ONLY, psn(0), 1)), VB_RC_BROKEN);
+	assert_completes(0, VB_RC_SUCCESS);
+	assert_completes(1, VB_RC_REMOTE_OPERATIONAL);
+	assert_no_completion();
+}
+
 static void read__long_ones_in_portions(void **state)
 {
 	uint32_t asked = 0, requests = 0;
@@ -676,6 +717,8 @@ int main(void)
 		TEST(read__wrong_lengths_end_it),
 		TEST(read__last_response_too_long),
 		TEST(read__ack_beyond_it_means_lost_responses),
+		TEST(read__refused_after_its_responses_were_lost),
+		TEST(atomic__refused_before_an_older_answer_comes),
 		TEST(read__long_ones_in_portions),
 		TEST(read__depth_and_fence),
 		TEST(atomic__answer_in_host_order),

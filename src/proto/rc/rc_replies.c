@@ -229,12 +229,33 @@ static enum vb_rc_status status_of_nak(unsigned code)
 	return VB_RC_SUCCESS;	/* not a NAK that ends the connection */
 }
 
+/* The PSN is one of a READ or atomic that the responder has executed, and the answer has not come. */
+static bool is_answer_missing(const struct vb_rc_req *req, uint64_t psn)
+{
+	return req->una <= psn && psn < req->acked && is_answered_slot(slot_at(req, position_of(req, psn))) &&
+	       !has_answer(req, psn);
+}
+
+/* The responder was asked for the answer again, and refuses. */
+static enum vb_rc_verdict receive_refusal(struct vb_rc_req *req, uint64_t psn, enum vb_rc_status status)
+{
+	uint32_t position = position_of(req, psn);
+
+	if (is_beyond_failure(req, position))
+		return VB_RC_IGNORED;
+	req->fatal_naks++;
+	vb_rc_req_break(req, position, status);
+	return req->broken ? VB_RC_BROKEN : VB_RC_TAKEN;
+}
+
 static enum vb_rc_verdict receive_nak(struct vb_rc_req *req, uint64_t now, uint64_t psn, uint8_t syndrome)
 {
 	unsigned value = vb_syndrome_value(syndrome);
 	bool is_rnr = vb_syndrome_class(syndrome) == VB_AETH_RNR,
 	     is_sequence = !is_rnr && value == VB_NAK_SEQUENCE;
 
+	if (!is_rnr && status_of_nak(value) != VB_RC_SUCCESS && is_answer_missing(req, psn))
+		return receive_refusal(req, psn, status_of_nak(value));
 	if (psn < req->acked || psn >= req->next || now < req->rnr_until)
 		return VB_RC_IGNORED;
 	if (is_sequence && is_recovering(req) && req->nak_psn == psn)

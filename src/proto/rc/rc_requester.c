@@ -100,12 +100,6 @@ static void resend_data(struct vb_rc_req *req, uint32_t position, uint64_t psn, 
 		vb_packet_out_ask(out);
 }
 
-/* Is the request at this position at or behind one that fails? */
-static bool is_beyond_failure(const struct vb_rc_req *req, uint32_t position)
-{
-	return req->failing && (int32_t)(position - req->failure_position) >= 0;
-}
-
 /* Moves resend_from to the first PSN that is still missing. False: there is none. */
 static bool find_missing(struct vb_rc_req *req, uint32_t *position)
 {

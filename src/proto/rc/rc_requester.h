@@ -38,7 +38,8 @@
  * what is in flight is bounded for READs too. Each of these requests counts against max_rd_atomic.
  *
  * Failure. A NAK, used up retries or the caller's vb_rc_req_break name a position. What is before it still
- * completes; then that request fails, and after that the machine sends nothing more.
+ * completes; then that request fails, and after that the machine sends nothing more. A NAK may also refuse an
+ * answer that is missing before acked: the responder was asked for it again and does not have it any more.
  *
  * A congestion notification packet cuts the window as a loss at a queue does, once per round trip.
  *

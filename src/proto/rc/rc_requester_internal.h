@@ -27,6 +27,12 @@ static inline bool has_answer(const struct vb_rc_req *req, uint64_t psn)
 	return req->answered[psn % VB_RC_WINDOW / 64] >> psn % 64 & 1;
 }
 
+/* Is the request at this position at or behind one that fails? */
+static inline bool is_beyond_failure(const struct vb_rc_req *req, uint32_t position)
+{
+	return req->failing && (int32_t)(position - req->failure_position) >= 0;
+}
+
 /* The request that a PSN in [una, next) belongs to. */
 static inline uint32_t position_of(const struct vb_rc_req *req, uint64_t psn)
 {
