@@ -316,6 +316,34 @@ static void rnr__seven_is_for_ever(void **state)
 	assert_completes(0, VB_RC_SUCCESS);
 }
 
+/* An answer that comes while the requester waits is progress, but what is behind it may not be sent yet. */
+static void rnr__no_timer_ends_within_the_wait(void **state)
+{
+	enum { LONGEST = 31, READ = 10, LOST = 3, ROUND_TRIP_NS = 10000 };
+
+	post(VB_REQ_READ, READ * MTU);
+	post(VB_REQ_SEND, 1);
+	assert_int_equal(write_all(), 2);
+	f.now += ROUND_TRIP_NS;
+	for (unsigned i = 0; i < READ; i++)
+		if (i != LOST)
+			receives(response(&f.t, VB_OPB_READ_RESPONSE_MIDDLE, psn(i), MTU));
+	assert_writes("READ_REQUEST", LOST);
+	assert_int_equal(receives(reply(&f.t, psn(READ), vb_syndrome(VB_AETH_RNR, LONGEST))), VB_RC_TAKEN);
+	uint64_t until = f.now + vb_rnr_timer_ns(LONGEST);
+	assert_true(until > f.now + 3 * TIMEOUT_NS); /* else the retries would last */
+	f.now += ROUND_TRIP_NS;
+	receives(response(&f.t, VB_OPB_READ_RESPONSE_MIDDLE, psn(LOST), MTU));
+	assert_completes(0, VB_RC_SUCCESS);
+	assert_int_equal(vb_rc_req_deadline(&f.req), until);
+	f.now = until;
+	vb_rc_req_expire(&f.req, f.now);
+	assert_int_equal(f.req.timeouts, 0);
+	assert_writes("SEND_ONLY", READ);
+	assert_int_equal(receives(ack_of(&f.t, psn(READ))), VB_RC_TAKEN);
+	assert_completes(1, VB_RC_SUCCESS);
+}
+
 static void silence__retries_are_counted(void **state)
 {
 	uint64_t began = f.now;
@@ -707,6 +735,7 @@ int main(void)
 		TEST(nak__fails_that_request_after_those_before),
 		TEST(rnr__waits_and_counts),
 		TEST(rnr__seven_is_for_ever),
+		TEST(rnr__no_timer_ends_within_the_wait),
 		TEST(silence__retries_are_counted),
 		TEST(silence__late_call_counts_once),
 		TEST(credits__one_packet_beyond),

@@ -49,13 +49,20 @@ static inline uint32_t position_of(const struct vb_rc_req *req, uint64_t psn)
 	return req->head + low;
 }
 
+/* Nothing may be sent before, so no answer can be missed until then. */
+static inline uint64_t sends_from(const struct vb_rc_req *req, uint64_t now)
+{
+	return vb_max_u64(now, req->rnr_until);
+}
+
 /* Starts the timers for what is in flight. */
 static inline void start_timers(struct vb_rc_req *req, uint64_t now)
 {
-	uint64_t timeout = req->config.ack_timeout_ns, rto = vb_rc_window_rto_ns(&req->window);
+	uint64_t timeout = req->config.ack_timeout_ns, rto = vb_rc_window_rto_ns(&req->window),
+		 from = sends_from(req, now);
 
-	req->rto_at = now + (timeout ? vb_min_u64(rto, timeout) : rto);
-	req->timeout_at = timeout ? now + timeout : VB_RC_NEVER;
+	req->rto_at = from + (timeout ? vb_min_u64(rto, timeout) : rto);
+	req->timeout_at = timeout ? from + timeout : VB_RC_NEVER;
 }
 
 /* Sets when the requester sends a packet that it has sent again once more, if that is still missing. */
@@ -63,7 +70,7 @@ static inline void start_probe(struct vb_rc_req *req, uint64_t now)
 {
 	if (req->window.smooth_ns && req->probes < VB_RC_MOST_PROBES)
 		req->probe_at = vb_max_u64(req->resent_at + vb_rc_window_probe_ns(&req->window, req->probes),
-					   now + VB_RC_LEAST_PROBE_NS);
+					   sends_from(req, now) + VB_RC_LEAST_PROBE_NS);
 }
 
 #endif
