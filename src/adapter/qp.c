@@ -397,6 +397,8 @@ static void apply_state(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_sta
 		else
 			vb_async_raise(qp->ctx, IBV_EVENT_SQ_DRAINED, VB_ASYNC_QP, qp, &qp->async, 0);
 	}
+	if (!qp->attr.max_rd_atomic)
+		vb_sq_forbid_reads(qp);
 	if (path->update)
 		path->update(qp);
 	if (next == IBV_QPS_RTS && qp->sq.sent != qp->sq.tail)

@@ -36,6 +36,8 @@ static const struct {
 	[VB_RC_RNR_RETRY_EXCEEDED] = { IBV_WC_RNR_RETRY_EXC_ERR,
 				       "the peer never had a receive posted in time" },
 	[VB_RC_LOCAL] = { IBV_WC_LOC_PROT_ERR, "its own memory or attributes do not allow it" },
+	[VB_RC_LOCAL_OPERATION] = { IBV_WC_LOC_QP_OP_ERR,
+				    "max_rd_atomic 0 lets the queue pair send no READ or atomic" },
 	[VB_RC_BAD_RESPONSE] = { IBV_WC_BAD_RESP_ERR,
 				 "the peer answered a READ with packets of the wrong length" },
 };

@@ -326,8 +326,6 @@ static void wr_atomic_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote
 static void wr_flush(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, size_t length, uint8_t type,
 		     uint8_t level)
 {
-	if (length > UINT32_MAX)
-		mistake(of(ex)->batch, EINVAL, "more bytes to flush than a message can have");
 	add_atomic(ex, IBV_WR_FLUSH, rkey, remote_addr, length, type | (uint64_t)level << 8);
 }
 

@@ -108,13 +108,13 @@ static void assert_no_completion(void)
 
 static void post__limits(void **state)
 {
-	struct vb_request atomic = { .kind = VB_REQ_FETCH_ADD, .length = 8 };
+	struct vb_request atomic = { .kind = VB_REQ_FETCH_ADD, .length = 8 },
+			  misfit = { .kind = VB_REQ_FETCH_ADD, .length = 4 };
 
 	for (unsigned i = 0; i < SLOTS; i++)
 		post(VB_REQ_SEND, 1);
 	assert_int_equal(vb_rc_req_post(&f.req, &atomic), -EAGAIN);
-	setup_with(0);
-	assert_int_equal(vb_rc_req_post(&f.req, &atomic), -EINVAL);
+	assert_int_equal(vb_rc_req_post(&f.req, &misfit), -EINVAL);
 }
 
 static void send__acknowledged(void **state)
@@ -584,6 +584,42 @@ static void read__depth_and_fence(void **state)
 	assert_writes("SEND_ONLY", 4);
 }
 
+/* Those that were posted and not sent fail, once all before them is done. */
+static void depth__becomes_0_while_requests_wait(void **state)
+{
+	for (unsigned i = 0; i < 2; i++)
+		post(VB_REQ_READ, 1);
+	post(VB_REQ_SEND, 1);
+	post(VB_REQ_FETCH_ADD, 8);
+	post(VB_REQ_SEND, 1);
+	f.req.config.max_rd_atomic = 1;
+	assert_writes("READ_REQUEST", 0);
+	assert_false(writes());
+	f.req.config.max_rd_atomic = 0;
+	assert_false(writes());
+	assert_no_completion();
+	receives(response(&f.t, VB_OPB_READ_RESPONSE_ONLY, psn(0), 1));
+	assert_completes(0, VB_RC_SUCCESS);
+	assert_completes(1, VB_RC_LOCAL_OPERATION);
+	assert_false(writes());
+	assert_int_equal(vb_rc_req_deadline(&f.req), VB_RC_NEVER);
+}
+
+/* None is in flight, and no timer runs. */
+static void depth__is_0(void **state)
+{
+	setup_with(0);
+	post(VB_REQ_SEND, 1);
+	post(VB_REQ_COMPARE_SWAP, 8);
+	assert_writes("SEND_ONLY", 0);
+	assert_false(writes());
+	receives(ack_of(&f.t, psn(0)));
+	assert_completes(0, VB_RC_SUCCESS);
+	assert_completes(1, VB_RC_LOCAL_OPERATION);
+	post(VB_REQ_SEND, 1);
+	assert_false(writes());
+}
+
 static void atomic__answer_in_host_order(void **state)
 {
 	const uint64_t old = 0x0102030405060708;
@@ -750,6 +786,8 @@ int main(void)
 		TEST(atomic__refused_before_an_older_answer_comes),
 		TEST(read__long_ones_in_portions),
 		TEST(read__depth_and_fence),
+		TEST(depth__becomes_0_while_requests_wait),
+		TEST(depth__is_0),
 		TEST(atomic__answer_in_host_order),
 		TEST(place__failure_is_the_requests),
 		TEST(break__what_is_before_goes_on),

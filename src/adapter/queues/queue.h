@@ -192,6 +192,12 @@ static inline bool vb_sqe_is_local(const struct vb_sqe *sqe)
  */
 bool vb_sq_execute(struct vb_qp *qp);
 
+/*
+ * max_rd_atomic has become 0: READs and atomics that wait in the queue fail as those that are posted from now
+ * on. sq.lock is held.
+ */
+void vb_sq_forbid_reads(struct vb_qp *qp);
+
 /* Has one of its CQs overrun? Then its completions get lost, and it cannot go on. */
 static inline bool vb_qp_loses_completions(const struct vb_qp *qp)
 {

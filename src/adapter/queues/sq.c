@@ -184,11 +184,15 @@ static bool is_word(const struct opcode *op, unsigned opcode)
 /* 0 or an errno value. */
 static int check_word(const struct vb_sqe *sqe, const struct opcode *op)
 {
-	uint32_t bytes = sqe->opcode == IBV_WR_FLUSH ? 0 : sizeof(uint64_t);
-	if (vb_likely(!is_word(op, sqe->opcode)) || sqe->length == bytes)
+	bool flushes = sqe->opcode == IBV_WR_FLUSH;
+	if (vb_likely(!is_word(op, sqe->opcode)))
 		return 0;
-	return refuse(EINVAL, bytes ? "an atomic operation's pieces are 8 bytes together" :
-				      "a flush has no pieces of its own");
+	if (sqe->length != (flushes ? 0 : sizeof(uint64_t)))
+		return refuse(EINVAL, flushes ? "a flush has no pieces of its own" :
+						"an atomic operation's pieces are 8 bytes together");
+	if (flushes && sqe->compare_add > UINT32_MAX)
+		return refuse(EINVAL, "more bytes to flush than a message can have");
+	return 0;
 }
 
 /* Marks what must fail, but as on hardware only at execution, in order. */
@@ -196,6 +200,15 @@ static void fail_early(struct vb_qp *qp, struct vb_sqe *sqe, const struct opcode
 {
 	if ((is_word(op, sqe->opcode) || sqe->opcode == IBV_WR_RDMA_READ) && !vb_qp_attr(qp, max_rd_atomic))
 		vb_sqe_fail(sqe, IBV_WC_LOC_QP_OP_ERR);
+}
+
+void vb_sq_forbid_reads(struct vb_qp *qp)
+{
+	for (uint32_t at = qp->sq.sent; at != qp->sq.tail; at++) {
+		struct vb_sqe *sqe = vb_sq_at(&qp->sq, at);
+		if (sqe->status == VB_SQE_PENDING)
+			fail_early(qp, sqe, &opcodes[sqe->opcode]);
+	}
 }
 
 static bool has_room(const struct vb_sq *sq)

@@ -35,8 +35,6 @@ int vb_rc_req_post(struct vb_rc_req *req, const struct vb_request *request)
 {
 	if (vb_request_check(request, VB_SERVICE_RC))
 		return -EINVAL;
-	if (vb_request_is_answered(request) && req->config.max_rd_atomic == 0)
-		return -EINVAL;
 	if (req->tail - req->head > req->mask)
 		return -EAGAIN;
 	*slot_at(req, req->tail) = (struct vb_rc_slot){
@@ -165,6 +163,15 @@ static bool has_credit(const struct vb_rc_req *req, const struct vb_rc_slot *slo
 	return is_within_credits(req, req->messages + begins) || req->una == req->next;
 }
 
+/* The next request to send; false: it fails. max_rd_atomic may have become 0 since it was posted. */
+static bool is_permitted(struct vb_rc_req *req, const struct vb_rc_slot *slot)
+{
+	if (!is_answered_slot(slot) || req->config.max_rd_atomic)
+		return true;
+	vb_rc_req_break(req, req->sending, VB_RC_LOCAL_OPERATION);
+	return false;
+}
+
 static bool may_go(const struct vb_rc_req *req, const struct vb_rc_slot *slot)
 {
 	if (req->next - req->una >= req->window.size || (is_recovering(req) && req->peer != VB_RC_PEER_KEEPS))
@@ -216,7 +223,7 @@ static bool write_new(struct vb_rc_req *req, uint64_t now, struct vb_packet_out 
 		req->sending++;
 	const struct vb_rc_slot *slot = slot_at(req, req->sending);
 	bool answered = is_answered_slot(slot);
-	if (is_beyond_failure(req, req->sending) || !may_go(req, slot))
+	if (is_beyond_failure(req, req->sending) || !is_permitted(req, slot) || !may_go(req, slot))
 		return false;
 	uint32_t count = answered ? read_share(req, slot) : 1;
 	if (count == 0 || is_held_by_pace(req, now))

@@ -76,6 +76,7 @@ enum { VB_RC_WINDOW = 2048, VB_RC_MAX_RD_ATOMIC = 128, VB_RNR_RETRY_FOREVER = 7 
 	X(RETRY_EXCEEDED, "retries used up without an answer")          \
 	X(RNR_RETRY_EXCEEDED, "peer never had a receive posted")        \
 	X(LOCAL, "local memory not accessible")                         \
+	X(LOCAL_OPERATION, "no READ or atomic may be sent")             \
 	X(BAD_RESPONSE, "a response of the wrong length")
 
 enum vb_rc_status {
@@ -90,13 +91,13 @@ enum vb_rc_verdict {
 	VB_RC_BROKEN,	/* this packet ended the connection, or found it ended */
 };
 
-/* The retry counts and timeouts may be changed between calls. */
+/* max_rd_atomic, the retry counts and timeouts may be changed between calls. */
 struct vb_rc_req_config {
 	struct vb_packet_to to;
 	uint32_t mtu;			/* 256, 512, 1024, 2048 or 4096 */
 	uint32_t first_psn;
 	uint32_t max_window;		/* packets, 4 to VB_RC_WINDOW */
-	uint8_t max_rd_atomic;		/* 0 to VB_RC_MAX_RD_ATOMIC */
+	uint8_t max_rd_atomic;		/* 0 to VB_RC_MAX_RD_ATOMIC; 0: READs and atomics fail */
 	uint8_t retry_count, rnr_retry;	/* rnr_retry 7: without end */
 	uint64_t ack_timeout_ns;	/* 0: never give up */
 	/*
@@ -166,7 +167,7 @@ struct vb_rc_completion {
 void vb_rc_req_init(struct vb_rc_req *req, const struct vb_rc_req_config *config, struct vb_rc_slot *slots,
 		    uint32_t num_slots);
 
-/* -EAGAIN: no slot free; -EINVAL: not a request for RC, or an answered one with max_rd_atomic 0. */
+/* -EAGAIN: no slot free; -EINVAL: not a request for RC. */
 int vb_rc_req_post(struct vb_rc_req *req, const struct vb_request *request) VB_MUST_USE;
 
 /* The caller completes the next position itself: it counts as complete and reported. Only while idle. */

@@ -337,7 +337,8 @@ int rc_post(struct end *e, const struct op *op)
 	};
 	uint64_t remote = e->peer.addr + op->remote_at;
 	uint32_t rkey = op->rkey ? op->rkey : e->peer.rkey;
-	if (op->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || op->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+	if (op->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || op->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ||
+	    op->opcode == IBV_WR_FLUSH) {
 		wr.wr.atomic.remote_addr = remote;
 		wr.wr.atomic.rkey = rkey;
 		wr.wr.atomic.compare_add = op->compare;

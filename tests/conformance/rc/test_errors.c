@@ -350,6 +350,7 @@ static void local__requests_that_make_no_sense(struct end *e)
 			 EINVAL);
 		CHECK_EQ(rc_post(e, &(struct op){ .opcode = IBV_WR_ATOMIC_WRITE, .len = 4 }), EINVAL);
 		CHECK_EQ(rc_post(e, &(struct op){ .opcode = IBV_WR_FLUSH, .len = 8 }), EINVAL);
+		CHECK_EQ(rc_post(e, &(struct op){ .opcode = IBV_WR_FLUSH, .compare = 1ull << 32 }), EINVAL);
 		CHECK_EQ(rc_post(e, &(struct op){ .opcode = IBV_WR_SEND, .len = 8, .flags = 1 << 30 }),
 			 EINVAL);
 		CHECK_EQ(rc_state(e->qp), IBV_QPS_RTS);

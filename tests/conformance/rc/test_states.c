@@ -265,6 +265,30 @@ static void sqd__allows_reads(struct end *e)
 	rc_finish(e);
 }
 
+/* A READ or atomic waits while the queue pair drains, and then none may be sent any more. */
+static void sqd__forbids_what_waits(struct end *e)
+{
+	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_RDMA_READ, IBV_WR_ATOMIC_FETCH_AND_ADD,
+						      IBV_WR_ATOMIC_WRITE };
+	struct ibv_qp_attr none = { .max_rd_atomic = 0 };
+	struct params p = params();
+	rc_start(e, &p);
+	for (unsigned i = 0; i < sizeof(opcodes) / sizeof(*opcodes); i++) {
+		exchange(e);
+		if (!e->passive) {
+			CHECK_EQ(rc_to(e->qp, IBV_QPS_SQD), 0);
+			POST(e, .id = 1, .opcode = opcodes[i], .len = 8);
+			post_some(e, 2, 1);
+			CHECK_EQ(ibv_modify_qp(e->qp, &none, IBV_QP_MAX_QP_RD_ATOMIC), 0);
+			CHECK_EQ(rc_to(e->qp, IBV_QPS_RTS), 0);
+			rc_expect(e->scq, 1, IBV_WC_LOC_QP_OP_ERR);
+			rc_expect(e->scq, 2, IBV_WC_WR_FLUSH_ERR);
+		}
+		rc_reconnect(e);
+	}
+	rc_finish(e);
+}
+
 /*
  * There is one path: an alternate one and the migration state are kept and told, and nothing ever migrates.
  */
@@ -300,6 +324,7 @@ static const struct body bodies[] = {
 	BODY(sqd__ends_in_error_or_reset),
 	BODY(sqd__attributes_change),
 	BODY(sqd__allows_reads),
+	BODY(sqd__forbids_what_waits),
 	BODY(migration__is_kept_and_told),
 };
 
