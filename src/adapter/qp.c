@@ -384,19 +384,26 @@ static int take_path(struct vb_qp *qp)
 	return err;
 }
 
+/* An event is for the drain that asks for it, and for no later one. sq.lock is held. */
+static void begin_drain(struct vb_qp *qp, bool notify)
+{
+	if (notify && qp->sq.head != qp->sq.sent)
+		qp->after_send |= VB_AFTER_SEND_DRAIN;
+	else if (notify)
+		vb_async_raise(qp->ctx, IBV_EVENT_SQ_DRAINED, VB_ASYNC_QP, qp, &qp->async, 0);
+}
+
 /* Lets what was posted go, or holds it back, by the new state; tells the path. */
-static void apply_state(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next)
+static void apply_state(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next, bool notify)
 {
 	const struct vb_path_ops *path = atomic_load(&qp->path);
 	if (!path)
 		return;
 	vb_lock(&qp->sq.lock);
-	if (cur != IBV_QPS_SQD && next == IBV_QPS_SQD && qp->attr.en_sqd_async_notify) {
-		if (qp->sq.head != qp->sq.sent)
-			qp->after_send |= VB_AFTER_SEND_DRAIN;
-		else
-			vb_async_raise(qp->ctx, IBV_EVENT_SQ_DRAINED, VB_ASYNC_QP, qp, &qp->async, 0);
-	}
+	if (next != IBV_QPS_SQD)
+		qp->after_send &= (uint8_t)~VB_AFTER_SEND_DRAIN;
+	else if (cur != IBV_QPS_SQD)
+		begin_drain(qp, notify);
 	if (!qp->attr.max_rd_atomic)
 		vb_sq_forbid_reads(qp);
 	if (path->update)
@@ -432,7 +439,7 @@ static int move(struct vb_qp *qp, const struct ibv_qp_attr *a, int mask, enum ib
 	uint32_t expected = cur;
 	if (!atomic_compare_exchange_strong(&qp->state, &expected, next))
 		return -EINVAL;
-	apply_state(qp, cur, next);
+	apply_state(qp, cur, next, (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) && a->en_sqd_async_notify);
 	return 0;
 }
 

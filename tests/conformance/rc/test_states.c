@@ -135,6 +135,35 @@ static void sqd__drains_what_has_no_completion_while_polled(struct end *e)
 	rc_finish(e);
 }
 
+/* The event is for a queue that is drained in SQD, and for the call alone that asks for it. */
+static void sqd__event_is_asked_for_each_time(struct end *e)
+{
+	struct params p = params();
+	rc_start(e, &p);
+	exchange(e);
+	if (e->passive) {
+		meet(e);
+		for (int i = 0; i < SENT; i++)
+			rc_recv(e, i, i * BYTES, BYTES);
+		for (int i = 0; i < SENT; i++)
+			rc_expect(e->rcq, i, IBV_WC_SUCCESS);
+	} else {
+		post_some(e, 0, SENT);
+		CHECK_EQ(drain(e->qp), 0);
+		CHECK_EQ(query(e->qp).sq_draining, 1);
+		CHECK_EQ(rc_to(e->qp, IBV_QPS_RTS), 0);
+		meet(e);
+		for (int i = 0; i < SENT; i++)
+			rc_expect(e->scq, i, IBV_WC_SUCCESS);
+		CHECK_EQ(rc_to(e->qp, IBV_QPS_SQD), 0);
+		rc_expect_no_event(e);
+		CHECK_EQ(rc_to(e->qp, IBV_QPS_RTS), 0);
+		CHECK_EQ(drain(e->qp), 0);
+		rc_expect_event(e, IBV_EVENT_SQ_DRAINED);
+	}
+	rc_finish(e);
+}
+
 enum { LONG = 300000 }; /* which no path takes in one piece */
 
 /* What has begun ends, though it does so piece by piece. */
@@ -319,6 +348,7 @@ static void migration__is_kept_and_told(struct end *e)
 static const struct body bodies[] = {
 	BODY(sqd__what_is_under_way_ends_and_the_rest_waits),
 	BODY(sqd__drains_what_has_no_completion_while_polled),
+	BODY(sqd__event_is_asked_for_each_time),
 	BODY(sqd__long_messages_end),
 	BODY(sqd__the_peer_goes_on),
 	BODY(sqd__ends_in_error_or_reset),
