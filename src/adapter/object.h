@@ -484,6 +484,7 @@ struct vb_sq {
 	uint8_t *slots;
 	uint16_t stride, mask, max_wr, max_inline;
 	uint8_t max_sge;
+	bool begun;             /* a part of the entry at `sent` has gone: in SQD the rest goes, too */
 	uint32_t tail;          /* posted */
 	uint32_t sent;          /* handed to the path, in order */
 	uint32_t head;          /* completed, in order */

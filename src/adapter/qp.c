@@ -212,6 +212,7 @@ static void reset(struct vb_qp *qp)
 	vb_rq_reset(&qp->rq);
 	vb_lock(&qp->sq.lock);
 	qp->sq.tail = qp->sq.sent = qp->sq.head = qp->sq.own_posted = qp->sq.own_done = 0;
+	qp->sq.begun = false;
 	atomic_store(&qp->sq.retired, 0);
 	qp->after_send &= (uint8_t)~VB_AFTER_SEND_DRAIN;
 	vb_unlock(&qp->sq.lock);
@@ -387,7 +388,7 @@ static int take_path(struct vb_qp *qp)
 /* An event is for the drain that asks for it, and for no later one. sq.lock is held. */
 static void begin_drain(struct vb_qp *qp, bool notify)
 {
-	if (notify && qp->sq.head != qp->sq.sent)
+	if (notify && vb_sq_is_busy(&qp->sq))
 		qp->after_send |= VB_AFTER_SEND_DRAIN;
 	else if (notify)
 		vb_async_raise(qp->ctx, IBV_EVENT_SQ_DRAINED, VB_ASYNC_QP, qp, &qp->async, 0);
@@ -479,7 +480,7 @@ void vb_qp_query(struct vb_qp *qp, struct ibv_qp_attr *attr)
 	attr->cap = qp->cap;
 	attr->qp_state = attr->cur_qp_state = atomic_load(&qp->state);
 	vb_lock(&qp->sq.lock);
-	attr->sq_draining = attr->qp_state == IBV_QPS_SQD && qp->sq.head != qp->sq.sent;
+	attr->sq_draining = attr->qp_state == IBV_QPS_SQD && vb_sq_is_busy(&qp->sq);
 	vb_unlock(&qp->sq.lock);
 	pthread_mutex_unlock(&qp->ctl);
 }

@@ -411,8 +411,10 @@ static bool send_one(struct vb_local_qp *l, bool *published)
 	enum here h = HERE_NOT;
 	if (vb_unlikely(vb_sqe_is_local(sqe)))
 		return oldest && vb_sq_execute(l->qp);
-	if (vb_likely(sqe->status == VB_SQE_PENDING) && oldest)
+	if (vb_likely(sqe->status == VB_SQE_PENDING) && oldest) {
 		h = execute_here(l, sqe);
+		sq->begun = h == HERE_MORE && l->req.moved;
+	}
 	if (h == HERE_DONE) {
 		vb_show_executed_here(l, sqe);
 		l->req.moved = 0;
@@ -466,6 +468,19 @@ static void go_on(struct vb_local_qp *l, bool published)
 		vb_qp_fail(l->qp, oldest->status, "its payload cannot be read");
 }
 
+/* In SQD: ends what has begun. */
+static void finish(struct vb_local_qp *l)
+{
+	struct vb_sq *sq = &l->qp->sq;
+	bool published = false;
+	if (atomic_load(&l->qp->state) != IBV_QPS_SQD || !vb_sq_is_busy(sq) || !is_ready(l))
+		return;
+	if (sq->begun)
+		send_one(l, &published);
+	if (atomic_load(&l->qp->state) == IBV_QPS_SQD) /* it has not failed */
+		go_on(l, published);
+}
+
 /* Entries that are this side's alone need no peer. True: nothing is left to be sent. */
 static bool executes_all(struct vb_qp *qp)
 {
@@ -488,8 +503,7 @@ void vb_requester_send(struct vb_local_qp *l)
 		/* pairs with the peer, who begins to respond and then rings: vb_requester_is_idle */
 		atomic_thread_fence(memory_order_seq_cst);
 	if (vb_unlikely(!may_start(l->qp))) {
-		if (atomic_load(&l->qp->state) == IBV_QPS_SQD && sq->head != sq->sent && is_ready(l))
-			go_on(l, false);
+		finish(l);
 		return;
 	}
 	if (vb_unlikely(executes_all(l->qp)) || !is_ready(l))

@@ -66,23 +66,31 @@ static bool send_some(struct connection *c, struct vb_burst *burst, struct vb_sq
 	return true;
 }
 
+/* May a packet of the oldest request that is not sent go? */
+static bool may_send(const struct vb_qp *qp)
+{
+	enum ibv_qp_state state = atomic_load(&qp->state);
+	return state == IBV_QPS_RTS || (state == IBV_QPS_SQD && qp->sq.begun);
+}
+
 static void send_posted(struct vb_qp *qp)
 {
 	struct connection *c = of(qp);
 	struct vb_sq *sq = &qp->sq;
 	unsigned budget = SLICE_PACKETS;
-	bool done = true;
+	bool done;
 	if (!c->sends || sq->sent == sq->tail)
 		return;
 	struct vb_burst *burst = vb_burst_take(VB_BURST_REQUESTS);
-	while (sq->sent != sq->tail && budget && atomic_load(&qp->state) == IBV_QPS_RTS) {
+	while (sq->sent != sq->tail && budget && may_send(qp)) {
 		struct vb_sqe *sqe = vb_sq_at(sq, sq->sent);
 		if (vb_sqe_is_local(sqe)) {
 			vb_sq_execute(qp);
 			continue;
 		}
 		bool good = send_some(c, burst, sqe, &budget, &done);
-		if (good && !done)
+		sq->begun = good && !done;
+		if (sq->begun)
 			break;
 		sq->sent++;
 		c->index = 0;
@@ -92,7 +100,7 @@ static void send_posted(struct vb_qp *qp)
 			vb_qp_fail_sends(qp, sqe->status, "its own memory or attributes do not allow it");
 	}
 	vb_burst_give(burst);
-	if (sq->sent != sq->tail && atomic_load(&qp->state) == IBV_QPS_RTS)
+	if (sq->sent != sq->tail && may_send(qp))
 		vb_progress_schedule(qp);
 }
 
@@ -102,7 +110,7 @@ static void run(struct vb_qp *qp)
 		vb_progress_retry(qp);
 		return;
 	}
-	if (atomic_load(&qp->state) == IBV_QPS_RTS)
+	if (may_send(qp))
 		send_posted(qp);
 	vb_unlock(&qp->sq.lock);
 }

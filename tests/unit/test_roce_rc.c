@@ -15,21 +15,17 @@
 #include "adapter/progress/progress.h"
 #include "base/lock.h"
 #include "base/tuned.h"
-#include "fake_host.h"
 #include "rig.h"
 #include "proto/rc/request.h"
 #include "roce/rc.h"
 #include "wire/icrc.h"
-#include "wire/packet.h"
 #include "wire/syndrome.h"
+#include "wire_peer.h"
 
 enum {
-	OTHER = 0x0a000002,
-	OTHER_QPN = 0x9005,
-	FIRST_PSN = 100,
-	MTU = 256,
-	MOST = 64,
-	INBOX_MAGIC = 0x76620001
+	FIRST_PSN = PEER_FIRST_PSN,
+	MTU = PEER_MTU,
+	MOST = 64
 };
 
 static struct {
@@ -87,34 +83,9 @@ static void check_packet(unsigned n, uint8_t operation, uint32_t psn)
 
 /* ---- what comes ---- */
 
-/* Through the inbox, as what another process hands on. */
-static void deliver(const uint8_t *packet, size_t len)
-{
-	static uint8_t message[44 + 1024];
-	const uint32_t magic = INBOX_MAGIC;
-	const uint8_t src[4] = { 10, 0, 0, 2 }, dst[4] = { 10, 0, 0, 1 };
-
-	memset(message, 0, 44);
-	memcpy(message, &magic, 4);
-	message[22] = message[23] = message[38] = message[39] = 0xff;
-	memcpy(message + 24, src, 4);
-	memcpy(message + 40, dst, 4);
-	memcpy(message + 44, packet, len);
-	fake_inbox_message(message, 44 + len, false);
-}
-
 static size_t make(uint8_t *packet, uint8_t opcode, uint32_t psn)
 {
-	const struct vb_opcode_row *row = vb_opcode_row(opcode);
-	struct vb_bth *bth = (struct vb_bth *)packet;
-
-	memset(packet, 0, row->header_bytes + MTU);
-	vb_bth_set_opcode(bth, opcode);
-	vb_bth_set_pkey(bth, VB_PKEY_DEFAULT);
-	vb_bth_set_ack_request(bth, 1);
-	vb_bth_set_destination_qpn(bth, t.q->qp.qpn);
-	vb_bth_set_psn(bth, psn);
-	return row->header_bytes;
+	return peer_packet(packet, t.q->qp.qpn, opcode, psn);
 }
 
 static void peer_acknowledges(uint32_t psn)
@@ -123,7 +94,7 @@ static void peer_acknowledges(uint32_t psn)
 	size_t n = make(packet, VB_OPB_ACKNOWLEDGE, psn);
 
 	vb_aeth_set_syndrome((struct vb_aeth *)(packet + VB_BTH_BYTES), 31);
-	deliver(packet, n);
+	peer_sends(packet, n);
 }
 
 /* Bytes of `value` for the start of the zone that is open to everything, or a READ of it. */
@@ -137,7 +108,7 @@ static void peer_asks(uint8_t opcode, uint32_t psn, uint32_t key, uint32_t bytes
 	vb_reth_set_rkey(reth, key);
 	vb_reth_set_length(reth, bytes);
 	memset(packet + n, value, MTU);
-	deliver(packet, n + (opcode == VB_OPB_WRITE_ONLY ? bytes : 0));
+	peer_sends(packet, n + (opcode == VB_OPB_WRITE_ONLY ? bytes : 0));
 }
 
 static void peer_writes(uint32_t psn, uint8_t value)
@@ -165,7 +136,7 @@ static int begin(void **state)
 	memset(&t, 0, sizeof(t));
 	rig_set_up();
 	t.q = rig_add_qp(IBV_QPT_RC);
-	assert_int_equal(rig_connect(t.q, OTHER, OTHER_QPN, 7), 0);
+	assert_int_equal(rig_connect(t.q, PEER, PEER_QPN, 7), 0);
 	fake.left = left;
 	return 0;
 }

@@ -150,6 +150,9 @@ static inline struct vb_sqe *vb_sq_at(const struct vb_sq *sq, uint32_t position)
 	return (struct vb_sqe *)(sq->slots + (size_t)(position & sq->mask) * sq->stride);
 }
 
+/* Has anything begun that has not ended? sq.lock is held. */
+static inline bool vb_sq_is_busy(const struct vb_sq *sq) { return sq->head != sq->sent || sq->begun; }
+
 /* Of a UD queue pair. */
 static inline struct vb_datagram_to *vb_sqe_to(const struct vb_sq *sq, const struct vb_sqe *sqe)
 {

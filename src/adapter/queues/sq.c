@@ -204,7 +204,7 @@ static void fail_early(struct vb_qp *qp, struct vb_sqe *sqe, const struct opcode
 
 void vb_sq_forbid_reads(struct vb_qp *qp)
 {
-	for (uint32_t at = qp->sq.sent; at != qp->sq.tail; at++) {
+	for (uint32_t at = qp->sq.sent + qp->sq.begun; at != qp->sq.tail; at++) {
 		struct vb_sqe *sqe = vb_sq_at(&qp->sq, at);
 		if (sqe->status == VB_SQE_PENDING)
 			fail_early(qp, sqe, &opcodes[sqe->opcode]);
@@ -275,7 +275,7 @@ static void note_completed(struct vb_qp *qp, const struct vb_sqe *sqe)
 {
 	if ((qp->after_send & VB_AFTER_SEND_COUNT) && !(sqe->flags & VB_SQE_OWN))
 		vb_counter_add(qp, opcodes[sqe->opcode].completion, IBV_WC_SUCCESS, sqe->length);
-	if (!(qp->after_send & VB_AFTER_SEND_DRAIN) || qp->sq.head != qp->sq.sent)
+	if (!(qp->after_send & VB_AFTER_SEND_DRAIN) || vb_sq_is_busy(&qp->sq))
 		return;
 	qp->after_send &= (uint8_t)~VB_AFTER_SEND_DRAIN;
 	vb_async_raise(qp->ctx, IBV_EVENT_SQ_DRAINED, VB_ASYNC_QP, qp, &qp->async, 0);
@@ -332,6 +332,7 @@ static void flush_sends(struct vb_qp *qp)
 	while (qp->sq.head != qp->sq.tail)
 		fail_oldest(qp, IBV_WC_WR_FLUSH_ERR, NULL);
 	qp->sq.sent = qp->sq.head;
+	qp->sq.begun = false;
 }
 
 /* Traffic stops first, then all that waits is flushed in order. Harmless in the error state. */

@@ -193,6 +193,47 @@ static void sqd__long_messages_end(struct end *e)
 	rc_finish(e);
 }
 
+enum { COPIES = 16, COPY = 1 << 20 }; /* which this side may do itself, in so many slices */
+
+/* Once the queue is drained, all of the message is there, or nothing if it had not begun. */
+static void drain_write(struct end *e)
+{
+	struct ibv_wc wc;
+	rc_fill(e->buf, COPIES * COPY, 7);
+	meet(e);
+	POST(e, .id = 1, .opcode = IBV_WR_RDMA_WRITE, .len = COPIES * COPY);
+	CHECK_EQ(drain(e->qp), 0);
+	rc_expect_event(e, IBV_EVENT_SQ_DRAINED);
+	CHECK_EQ(query(e->qp).sq_draining, 0);
+	bool done = ibv_poll_cq(e->scq, 1, &wc) == 1;
+	CHECK(!done || wc.status == IBV_WC_SUCCESS);
+	tell(e, done);
+	meet(e);
+	CHECK_EQ(rc_to(e->qp, IBV_QPS_RTS), 0);
+	if (!done)
+		rc_expect(e->scq, 1, IBV_WC_SUCCESS);
+}
+
+static void sqd__long_writes_end(struct end *e)
+{
+	struct params p = params();
+	p.bytes = COPIES * COPY;
+	rc_start(e, &p);
+	exchange(e);
+	if (e->passive) {
+		rc_set(e->buf, COPIES * COPY, 0xee);
+		meet(e);
+		if (hear(e))
+			VERIFY(e->buf, COPIES * COPY, 7);
+		else
+			VERIFY_BYTE(e->buf, COPIES * COPY, 0xee);
+		meet(e);
+	} else {
+		drain_write(e);
+	}
+	rc_finish(e);
+}
+
 /* Draining concerns sends alone: requests of the peer are executed meanwhile. */
 static void sqd__the_peer_goes_on(struct end *e)
 {
@@ -350,6 +391,7 @@ static const struct body bodies[] = {
 	BODY(sqd__drains_what_has_no_completion_while_polled),
 	BODY(sqd__event_is_asked_for_each_time),
 	BODY(sqd__long_messages_end),
+	BODY(sqd__long_writes_end),
 	BODY(sqd__the_peer_goes_on),
 	BODY(sqd__ends_in_error_or_reset),
 	BODY(sqd__attributes_change),
