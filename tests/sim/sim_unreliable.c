@@ -12,8 +12,9 @@
  * order of sending, messages are delivered in order, once, and all of those, and only those, of which each
  * packet arrived and which the receiver allows. Where they do not, none is delivered more often than its
  * first packet arrived. Memory holds nothing but what WRITEs of the flow put there, each byte where it
- * belongs; WRITEs that are refused leave no trace and do not end anything. A datagram is delivered as often
- * as it arrives, to the queue pair that it names, if the Q_Key is right.
+ * belongs; WRITEs that are refused leave no trace and do not end anything. A receive of a shared queue is
+ * taken only while its message is under way. A datagram is delivered as often as it arrives, to the queue
+ * pair that it names, if the Q_Key is right.
  *
  * usage: sim_unreliable [FIRST_SEED [COUNT]]; sim_unreliable -v SEED [MESSAGES] for a trace.
  */
@@ -180,6 +181,18 @@ static void receive_done(void *ctx, const struct vb_received *received)
 	m->delivered++;
 }
 
+/* Every other flow has its receives from a queue that others use. */
+static bool is_shared(const struct flow *flow) { return flow->index % 2; }
+
+static bool receive_lost(void *ctx)
+{
+	struct flow *flow = ctx;
+
+	CHECK(flow->has_receive, "flow %u loses no receive", flow->index);
+	flow->has_receive = !is_shared(flow);
+	return is_shared(flow);
+}
+
 static int check(void *ctx, uint32_t rkey, uint64_t addr, uint64_t len, enum vb_access access)
 {
 	if (access != VB_ACCESS_WRITE)
@@ -202,7 +215,7 @@ static int write_memory(void *ctx, uint32_t rkey, uint64_t addr, const void *byt
 }
 
 static const struct vb_responder_ops ops = { .receive_take = receive_take, .receive_place = receive_place,
-	.receive_done = receive_done, .check = check, .write = write_memory };
+	.receive_done = receive_done, .receive_lost = receive_lost, .check = check, .write = write_memory };
 
 /* Notes the arrival with the message that the PSN belongs to. */
 static void count_arrival(struct flow *flow, uint32_t psn)
@@ -226,6 +239,8 @@ static void receive_connected(struct flow *flow, const struct vb_packet *packet)
 	bool executed = vb_uc_resp_receive(&flow->resp, packet);
 	CHECK(flow->resp.dropped == dropped + !executed, "flow %u: neither executed nor dropped",
 	      flow->index);
+	CHECK(!is_shared(flow) || !flow->has_receive || flow->resp.message.state != VB_NO_MESSAGE,
+	      "flow %u keeps a receive that others may need", flow->index);
 }
 
 /*

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "proto/rc/request.h"
 #include "rig.h"
 #include "wire_peer.h"
 
@@ -114,12 +115,128 @@ static void reset__amid_a_message(void **state)
 	assert_int_equal(t.q->sends_done, 1);
 }
 
+/* ---- a shared receive queue ---- */
+
+enum { SHORT = 16 };
+
+static struct {
+	struct vb_srq srq;
+	struct vb_cq cq;
+	struct rig_qp qps[2];
+} s;
+
+static void start_sharing(void)
+{
+	struct ibv_srq_attr attr = { .max_wr = 8, .max_sge = 1 };
+
+	memset(&s, 0, sizeof(s));
+	assert_int_equal(vb_srq_init(&s.srq, &rig.pd, &attr), 0);
+	assert_int_equal(vb_cq_init(&s.cq, &rig.ctx, NULL, NULL, 8), 0);
+	for (unsigned i = 0; i < 2; i++) {
+		struct vb_qp_init_attr init = { .type = IBV_QPT_UC, .send_cq = &s.cq, .recv_cq = &s.cq,
+						.srq = &s.srq,
+						.cap = { .max_send_wr = 1, .max_send_sge = 1 } };
+		assert_int_equal(vb_qp_init(&s.qps[i].qp, &rig.pd, &init), 0);
+		assert_int_equal(rig_connect(&s.qps[i], PEER, PEER_QPN + 1 + i, 0), 0);
+	}
+}
+
+static void end_sharing(void)
+{
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(vb_qp_fini(&s.qps[i].qp), 0);
+	assert_int_equal(vb_cq_fini(&s.cq), 0);
+	assert_int_equal(vb_srq_fini(&s.srq), 0);
+}
+
+static void post_shared(uint64_t id, uint32_t bytes)
+{
+	struct ibv_sge sge = { (uintptr_t)rig_at(OPEN), bytes, rig.mrs[OPEN].key };
+	struct ibv_recv_wr *bad, wr = { .wr_id = id, .sg_list = &sge, .num_sge = 1 };
+
+	assert_int_equal(vb_srq_post_recv(&s.srq, &wr, &bad), 0);
+}
+
+/* A packet with `bytes` of payload; a WRITE writes nowhere. */
+static void comes(unsigned to, uint8_t opcode_bits, uint32_t n, uint32_t bytes)
+{
+	uint8_t packet[VB_MAX_HEADER_BYTES + MTU];
+	size_t header = peer_packet(packet, s.qps[to].qp.qpn,
+				    (uint8_t)(VB_SERVICE_UC << VB_OPCODE_BITS | opcode_bits),
+				    PEER_FIRST_PSN + n);
+
+	peer_sends(packet, header + bytes);
+}
+
+static void assert_received(unsigned by, uint64_t id, enum ibv_wc_status status)
+{
+	struct vb_cqe c;
+
+	assert_int_equal(vb_cq_poll(&s.cq, 1, &c), 1);
+	assert_true(c.is_recv && c.qp == &s.qps[by].qp);
+	assert_int_equal(c.wr_id, id);
+	assert_int_equal(c.status, status);
+	assert_int_equal(atomic_load(&s.qps[by].qp.state), IBV_QPS_RTS);
+}
+
+static void assert_nothing_received(void)
+{
+	struct vb_cqe c;
+
+	assert_int_equal(vb_cq_poll(&s.cq, 1, &c), 0);
+}
+
+/* Nothing but WRITEs follows on that connection: the program hears of the receive nevertheless. */
+static void shared_receive__of_a_message_that_was_lost(void **state)
+{
+	start_sharing();
+	post_shared(1, 2 * MTU);
+	comes(0, VB_OPB_SEND_FIRST, 0, MTU);
+	assert_nothing_received();
+	comes(0, VB_OPB_WRITE_ONLY, 2, 0);
+	assert_received(0, 1, IBV_WC_REM_INV_REQ_ERR);
+	post_shared(2, MTU);
+	comes(1, VB_OPB_SEND_ONLY, 0, SHORT);
+	assert_received(1, 2, IBV_WC_SUCCESS);
+	post_shared(3, MTU);
+	comes(0, VB_OPB_SEND_ONLY, 3, SHORT);
+	assert_received(0, 3, IBV_WC_SUCCESS);
+	assert_nothing_received();
+	end_sharing();
+}
+
+static void shared_receive__the_next_message_takes_another(void **state)
+{
+	start_sharing();
+	post_shared(1, MTU);
+	post_shared(2, MTU);
+	comes(0, VB_OPB_SEND_FIRST, 0, MTU);
+	comes(0, VB_OPB_SEND_ONLY, 1, SHORT);
+	assert_received(0, 1, IBV_WC_REM_INV_REQ_ERR);
+	assert_received(0, 2, IBV_WC_SUCCESS);
+	assert_nothing_received();
+	end_sharing();
+}
+
+static void shared_receive__too_short(void **state)
+{
+	start_sharing();
+	post_shared(1, SHORT);
+	comes(0, VB_OPB_SEND_ONLY, 0, SHORT + 4);
+	assert_received(0, 1, IBV_WC_LOC_LEN_ERR);
+	assert_nothing_received();
+	end_sharing();
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 	const struct CMUnitTest tests[] = {
 		TEST(sqd__a_message_that_has_begun_ends),
 		TEST(reset__amid_a_message),
+		TEST(shared_receive__of_a_message_that_was_lost),
+		TEST(shared_receive__the_next_message_takes_another),
+		TEST(shared_receive__too_short),
 	};
 #undef TEST
 	return cmocka_run_group_tests(tests, NULL, NULL);

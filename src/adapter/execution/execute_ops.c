@@ -10,6 +10,7 @@
 #include "adapter/queues/tags.h"
 #include "adapter/queues/observer.h"
 #include "adapter/xrc/xrc_remote.h"
+#include "base/log.h"
 
 /* ---- the shared receive queue that a request is for ---- */
 
@@ -124,6 +125,23 @@ static void receive_done(void *ctx, const struct vb_received *received)
 	vb_xrc_remote_done(x->qp, received);
 }
 
+/*
+ * Other queue pairs may need the receives of a shared queue more than this one: each is told of at once. A
+ * receive that is itself at fault ends the connection.
+ */
+static bool receive_lost(void *ctx)
+{
+	struct vb_execution *x = ctx;
+	bool is_short = x->receive_status == IBV_WC_LOC_LEN_ERR;
+	if (!x->qp->srq || (x->receive_status != IBV_WC_SUCCESS && !is_short))
+		return false;
+	vb_explain("receiver", "QP 0x%06x, receive wr_id 0x%llx: %s", x->qp->qpn,
+		   (unsigned long long)x->rwqe.wr_id,
+		   is_short ? x->why : "a part of its message was lost, or the message was not allowed");
+	vb_execution_end_receive(x, is_short ? IBV_WC_LOC_LEN_ERR : IBV_WC_REM_INV_REQ_ERR);
+	return true;
+}
+
 /* ---- memory ---- */
 
 static int check(void *ctx, uint32_t rkey, uint64_t addr, uint64_t len, enum vb_access access)
@@ -224,4 +242,5 @@ const struct vb_responder_ops vb_execution_ops = {
 	.atomic = atomic,
 	.flush = flush,
 	.invalidate = invalidate,
+	.receive_lost = receive_lost,
 };

@@ -5,6 +5,8 @@
  *
  *	class B  no receive, a packet out of order: the requester tries again, and the responder goes on
  *	class D  a duplicate that is not known, a packet of another connection: dropped in silence
+ *	class E  a message of UC that was dropped has taken a receive of a shared queue: this receive
+ *	         completes in error, and the responder goes on
  *	class J  a key that cannot be invalidated: the receive completes as by an invalid request; for the requester
  *	         the message is done
  *

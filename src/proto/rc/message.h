@@ -53,7 +53,7 @@ struct vb_atomic {
 struct vb_responder_ops {
 	/*
 	 * Takes the next receive for the message of the packet. It stays taken until receive_done or the end
-	 * of the connection, also if the message is dropped (UC): then the next message gets it.
+	 * of the connection, or until the message is dropped and receive_lost ends it (UC).
 	 */
 	int (*receive_take)(void *ctx, const struct vb_packet *packet);
 	/* SEND data into the taken receive; -EMSGSIZE beyond its end. */
@@ -79,6 +79,11 @@ struct vb_responder_ops {
 	 * Checks the peer's rights to it.
 	 */
 	int (*flush)(void *ctx, uint32_t rkey, uint64_t addr, uint64_t len, uint32_t flush);
+	/*
+	 * UC alone, or NULL: the message that has taken the receive is dropped. True: the receive has
+	 * completed with an error. False: it stays taken, and the next message gets it.
+	 */
+	bool (*receive_lost)(void *ctx);
 };
 
 struct vb_message {

@@ -6,18 +6,28 @@ void vb_uc_resp_init(struct vb_uc_resp *resp, const struct vb_uc_resp_config *co
 	*resp = (struct vb_uc_resp){ .config = *config, .expected = config->first_psn & VB_PSN_MASK };
 }
 
+/* The message that is under way is lost, if one is. */
+static void drop_message(struct vb_uc_resp *resp)
+{
+	const struct vb_responder_ops *ops = resp->config.ops;
+
+	resp->message.state = VB_NO_MESSAGE;
+	if (resp->message.has_receive && ops->receive_lost && ops->receive_lost(resp->config.ctx))
+		resp->message.has_receive = false;
+}
+
 bool vb_uc_resp_receive(struct vb_uc_resp *resp, const struct vb_packet *packet)
 {
 	if (packet->opcode >> VB_OPCODE_BITS != VB_SERVICE_UC ||
 	    !vb_pkey_matches(packet->pkey, resp->config.pkey))
 		return false;
 	if (packet->psn != resp->expected || packet->row->flags.first)
-		resp->message.state = VB_NO_MESSAGE;
+		drop_message(resp);
 	resp->expected = (packet->psn + 1) & VB_PSN_MASK;
 	if (vb_message_execute(&resp->message, resp->config.ops, resp->config.ctx, resp->config.mtu,
 			       packet) == 0)
 		return true;
-	resp->message.state = VB_NO_MESSAGE;
+	drop_message(resp);
 	resp->dropped++;
 	return false;
 }

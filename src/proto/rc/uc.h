@@ -3,7 +3,8 @@
  * The unreliable connected service (IB vol. 1, 9.8.2). A sender has no state but its next PSN:
  * vb_request_packet for each index of a request. A receiver executes whole messages and drops the rest
  * without an answer: after a gap in the PSNs, or a packet that cannot be executed, it drops the message and
- * waits for the first packet of the next. A receive that the lost message had taken gets the next SEND.
+ * waits for the first packet of the next. A receive that the lost message had taken gets the next SEND
+ * (9.9.3, class D), unless the caller ends it: a shared receive queue's is others' to use (class E).
  *
  * Pure; the caller owns the struct, and one of the caller's locks covers it.
  */
