@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <string.h>
 
+#include "base/inet.h"
 #include "wire/icrc.h"
 
 enum {
@@ -15,7 +16,6 @@ enum {
 	UDP_BYTES = 8,
 	UDP = 17,
 	DONT_FRAGMENT = 0x4000,
-	HOP_LIMIT = 64,
 };
 
 static void put16(uint8_t *at, uint32_t value)
@@ -60,7 +60,7 @@ static size_t put_ipv4(uint8_t *ip, const struct vb_capture_packet *p, uint32_t 
 	put16(ip + 2, IPV4_BYTES + udp_bytes);
 	put16(ip + 4, ip_id(p));
 	put16(ip + 6, DONT_FRAGMENT);
-	ip[8] = p->hop_limit ? p->hop_limit : HOP_LIMIT;
+	ip[8] = p->hop_limit ? p->hop_limit : VB_HOP_LIMIT;
 	ip[9] = UDP;
 	memcpy(ip + 12, p->source + 12, 4);
 	memcpy(ip + 16, p->destination + 12, 4);
@@ -75,7 +75,7 @@ static size_t put_ipv6(uint8_t *ip, const struct vb_capture_packet *p, uint32_t 
 	memcpy(ip, &flow, sizeof(flow));
 	put16(ip + 4, udp_bytes);
 	ip[6] = UDP;
-	ip[7] = p->hop_limit ? p->hop_limit : HOP_LIMIT;
+	ip[7] = p->hop_limit ? p->hop_limit : VB_HOP_LIMIT;
 	memcpy(ip + 8, p->source, 16);
 	memcpy(ip + 24, p->destination, 16);
 	return IPV6_BYTES;

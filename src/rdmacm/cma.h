@@ -152,7 +152,7 @@ static inline void vb_cma_fill_ah(const struct vb_cma_id *id, const union ibv_gi
 	ah->is_global = 1;
 	ah->grh.dgid = *dgid;
 	ah->grh.sgid_index = id->gid_index;
-	ah->grh.hop_limit = VB_CMA_HOP_LIMIT;
+	ah->grh.hop_limit = VB_HOP_LIMIT;
 	ah->grh.traffic_class = id->tos;
 	ah->port_num = id->pub.port_num;
 }

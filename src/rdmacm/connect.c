@@ -118,11 +118,11 @@ static uint64_t service_id(const struct vb_cma_id *id)
 static struct vb_cm_path path_of(const struct vb_cma_id *id)
 {
 	struct vb_cm_path path = {
-		.pkey = VB_CMA_PKEY,
+		.pkey = VB_PKEY_DEFAULT,
 		.mtu = (uint8_t)id->mtu,
 		.rate = IBV_RATE_10_GBPS,
 		.traffic_class = id->tos,
-		.hop_limit = VB_CMA_HOP_LIMIT,
+		.hop_limit = VB_HOP_LIMIT,
 		.packet_lifetime = VB_CMA_PACKET_LIFETIME,
 		.local_ack_timeout = id->ack_timeout_set ? id->ack_timeout : ACK_TIMEOUT,
 	};
@@ -206,7 +206,7 @@ static int send_req_locked(struct vb_cma_id *id, struct vb_cm_conn *conn, const 
 static int send_sidr_req_locked(struct vb_cma_id *id, struct vb_cm_conn *conn, const struct wanted *w,
 				struct vb_cm_out *out)
 {
-	struct vb_cm_sidr_info info = { .service_id = service_id(id), .pkey = VB_CMA_PKEY,
+	struct vb_cm_sidr_info info = { .service_id = service_id(id), .pkey = VB_PKEY_DEFAULT,
 					.timeout_ns = vb_cm_timeout_ns(VB_CMA_SIDR_TIMEOUT),
 					.max_retries = VB_CMA_RETRIES, .peer_gid = id->dst.ip.s6_addr };
 	struct vb_cm_route to = vb_cma_route_to_port(id);

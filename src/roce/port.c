@@ -6,9 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/inet.h"
 #include "host/ipc/capture.h"
 
-enum { FLOW_PORT_BITS = 14, DEFAULT_HOP_LIMIT = 64 };
+enum { FLOW_PORT_BITS = 14 };
 
 /* ---- opening ---- */
 
@@ -73,7 +74,7 @@ void vb_roce_route_init(struct vb_roce_route *route, const struct vb_inbox_addr 
 	route->addr = *addr;
 	route->addr.udp_sport = vb_udp_source_port(addr);
 	if (!route->addr.hop_limit)
-		route->addr.hop_limit = DEFAULT_HOP_LIMIT;
+		route->addr.hop_limit = VB_HOP_LIMIT;
 	route->ifindex = ifindex;
 	route->qpn = 0;
 	route->is_returnable = false;

@@ -25,6 +25,7 @@
 #include "adapter/memory/ranges.h"
 #include "adapter/progress/path.h"
 #include "adapter/queues/queue.h"
+#include "base/inet.h"
 #include "base/log.h"
 #include "host/ipc/capture.h"
 #include "local/ud_ring.h"
@@ -36,7 +37,6 @@ enum {
 	RETRY_NS = 30000,        /* between two tries where there was no room; later LOOK_NS */
 	FIRST_LOOK_NS = 500000000, /* from then to the first look at the receiver's process, */
 	LOOK_NS = 10000000,      /* and between two */
-	DEFAULT_HOP_LIMIT = 64,
 	SLICE_DATAGRAMS = 256,   /* sent in one go, so that no lock is held for long */
 	EXTRA_IOV = 2,           /* headers, padding */
 };
@@ -84,7 +84,7 @@ static struct vb_inbox_addr address_of(const struct vb_datagram_to *to)
 		.flow_label = to->flow_label,
 		.udp_sport = VB_ROCE_PORT,
 		.traffic_class = to->traffic_class,
-		.hop_limit = to->hop_limit ? to->hop_limit : DEFAULT_HOP_LIMIT,
+		.hop_limit = to->hop_limit ? to->hop_limit : VB_HOP_LIMIT,
 	};
 }
 

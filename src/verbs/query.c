@@ -5,6 +5,7 @@
 
 #include "adapter/queues/tags.h"
 #include "verbs/verbs.h"
+#include "wire/packet.h"
 
 #undef ibv_query_port
 
@@ -226,8 +227,6 @@ VB_PRIVATE(ibv_query_gid_type);
 
 /* ---- partition keys: the default one, with full membership ---- */
 
-enum { DEFAULT_PKEY = 0xffff };
-
 VB_EXPORT int ibv_query_pkey(struct ibv_context *context, uint8_t port_num, int index, __be16 *pkey)
 {
 	int err = check_port("ibv_query_pkey", port_num);
@@ -238,13 +237,13 @@ VB_EXPORT int ibv_query_pkey(struct ibv_context *context, uint8_t port_num, int 
 	}
 	if (err)
 		return vb_fail_minus1(err);
-	*pkey = DEFAULT_PKEY;
+	*pkey = VB_PKEY_DEFAULT;
 	return 0;
 }
 
 VB_EXPORT int ibv_get_pkey_index(struct ibv_context *context, uint8_t port_num, __be16 pkey)
 {
-	if (!check_port("ibv_get_pkey_index", port_num) && pkey == DEFAULT_PKEY)
+	if (!check_port("ibv_get_pkey_index", port_num) && pkey == VB_PKEY_DEFAULT)
 		return 0;
 	return vb_fail_minus1(-EINVAL);
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "adapter/device/device.h"
+#include "base/inet.h"
 #include "base/log.h"
 
 enum { MAX_SL = 15 };
@@ -38,7 +39,7 @@ void vb_ah_complete(struct vb_device *dev, struct ibv_ah_attr *attr)
 	struct in6_addr gid;
 	if (!is_own_lid(dev, attr))
 		return;
-	attr->grh = (struct ibv_global_route){ .sgid_index = own_gid(dev, &gid), .hop_limit = 64 };
+	attr->grh = (struct ibv_global_route){ .sgid_index = own_gid(dev, &gid), .hop_limit = VB_HOP_LIMIT };
 	memcpy(&attr->grh.dgid, &gid, sizeof(gid));
 }
 

@@ -5,10 +5,12 @@
 
 #include "adapter/device/device.h"
 #include "adapter/queues/request.h"
+#include "base/inet.h"
 #include "host/udp/udp.h"
+#include "wire/packet.h"
 #include "wire/syndrome.h"
 
-enum { MAX_MTU = 4096, PORT_MASK = 0x3fff, DEFAULT_HOP_LIMIT = 64, DEFAULT_PKEY = 0xffff };
+enum { MAX_MTU = 4096, PORT_MASK = 0x3fff };
 
 static uint32_t mtu_of(const struct vb_qp *qp)
 {
@@ -46,7 +48,7 @@ static void address(const struct vb_qp *qp, bool goes_out, struct vb_inbox_addr 
 		.dst = goes_out ? there : here,
 		.flow_label = grh->flow_label,
 		.traffic_class = grh->traffic_class,
-		.hop_limit = grh->hop_limit ? grh->hop_limit : DEFAULT_HOP_LIMIT,
+		.hop_limit = grh->hop_limit ? grh->hop_limit : VB_HOP_LIMIT,
 		.udp_sport = VB_ROCE_FIRST_SOURCE_PORT |
 			     ((qp->qpn ^ qp->attr.dest_qp_num ^ qp->qpn >> 10) & PORT_MASK),
 	};
@@ -74,7 +76,7 @@ static struct vb_packet_to to(const struct vb_captured *m, bool goes_out)
 {
 	bool xrc = m->qp->type == IBV_QPT_XRC_SEND || m->qp->type == IBV_QPT_XRC_RECV;
 	return (struct vb_packet_to){ .qpn = goes_out ? m->qp->attr.dest_qp_num : m->qp->qpn,
-				      .pkey = DEFAULT_PKEY,
+				      .pkey = VB_PKEY_DEFAULT,
 				      .service = xrc ? VB_SERVICE_XRC : VB_SERVICE_RC };
 }
 

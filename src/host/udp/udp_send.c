@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/cancel.h"
+#include "base/inet.h"
 #include "base/waits.h"
 
 enum {
@@ -28,7 +29,6 @@ enum {
 	ROOM_WAIT_MS = 2,
 	MAX_TRIES = 4,    /* of a port */
 	MAX_FOREIGN = 256, /* failures of a send that earlier datagrams caused */
-	DEFAULT_HOP_LIMIT = 64,
 	UDP_HEADER_BYTES = 8,
 	IPV4_HEADER_BYTES = 20,
 	IPV6_HEADER_BYTES = 40,
@@ -170,7 +170,7 @@ static int bind_sender(struct sender *s, bool ipv4, uint16_t wanted)
 
 static uint8_t hop_limit_of(const struct vb_inbox_addr *addr)
 {
-	return addr->hop_limit ? addr->hop_limit : DEFAULT_HOP_LIMIT;
+	return addr->hop_limit ? addr->hop_limit : VB_HOP_LIMIT;
 }
 
 static bool set_number(int fd, int level, int name, int value)

@@ -31,7 +31,7 @@ static void parse_ib(const struct sockaddr *sa, struct vb_cma_addr *addr)
 static void format_ib(const struct vb_cma_addr *addr, struct sockaddr_ib *sib)
 {
 	sib->sib_family = AF_IB;
-	sib->sib_pkey = htobe16(VB_CMA_PKEY);
+	sib->sib_pkey = htobe16(VB_PKEY_DEFAULT);
 	memcpy(sib->sib_addr.sib_raw, &addr->ip, sizeof(addr->ip));
 	sib->sib_sid = htobe64((uint64_t)addr->port_space << 16 | addr->port);
 	sib->sib_sid_mask = htobe64(UINT64_MAX);

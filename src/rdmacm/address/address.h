@@ -8,11 +8,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/inet.h"
 #include "base/list.h"
 #include "host/host.h"
 #include "proto/cm/gsi.h"
-
-enum { VB_CMA_HOP_LIMIT = 64, VB_CMA_PKEY = 0xffff };
+#include "wire/packet.h"
 
 /* ---- addresses ---- */
 

@@ -85,7 +85,7 @@ int vb_cma_packet_send(const struct vb_cm_send *send)
 {
 	struct route r = unpack(&send->to);
 	struct vb_inbox_addr addr = { .src = r.src, .dst = r.dst, .traffic_class = r.traffic_class,
-				      .hop_limit = VB_CMA_HOP_LIMIT };
+				      .hop_limit = VB_HOP_LIMIT };
 	struct vb_gsi_packet packet;
 	struct iovec iov = { &packet, sizeof(packet) };
 

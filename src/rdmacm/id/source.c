@@ -43,7 +43,7 @@ static void attach_locked(struct vb_cma_id *id, const struct vb_cma_source *sour
 		id->pub.pd = source->device->pd;
 	set_gid(&ib->sgid, &id->src);
 	set_gid(&ib->dgid, &id->dst);
-	ib->pkey = htobe16(VB_CMA_PKEY);
+	ib->pkey = htobe16(VB_PKEY_DEFAULT);
 }
 
 int vb_cma_id_attach(struct vb_cma_id *id)
@@ -108,11 +108,11 @@ static void fill_path(const struct vb_cma_id *id, struct ibv_sa_path_rec *path)
 	memset(path, 0, sizeof(*path));
 	set_gid(&path->sgid, &id->src);
 	set_gid(&path->dgid, &id->dst);
-	path->hop_limit = VB_CMA_HOP_LIMIT;
+	path->hop_limit = VB_HOP_LIMIT;
 	path->traffic_class = id->tos;
 	path->reversible = 1;
 	path->numb_path = 1;
-	path->pkey = htobe16(VB_CMA_PKEY);
+	path->pkey = htobe16(VB_PKEY_DEFAULT);
 	path->mtu_selector = path->rate_selector = path->packet_life_time_selector = 2; /* exactly */
 	path->mtu = (uint8_t)id->mtu;
 	path->rate = IBV_RATE_MAX;
