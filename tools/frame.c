@@ -24,16 +24,6 @@ static void put16(uint8_t *at, uint32_t value)
 	at[1] = (uint8_t)value;
 }
 
-/* The Internet checksum's sum (RFC 1071). */
-static uint32_t sum(uint32_t start, const uint8_t *bytes, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		start += i % 2 ? bytes[i] : (uint32_t)bytes[i] << 8;
-	while (start >> 16)
-		start = (start & 0xffff) + (start >> 16);
-	return start;
-}
-
 static bool is_v4(const struct vb_capture_packet *p)
 {
 	struct in6_addr a;
@@ -64,7 +54,7 @@ static size_t put_ipv4(uint8_t *ip, const struct vb_capture_packet *p, uint32_t 
 	ip[9] = UDP;
 	memcpy(ip + 12, p->source + 12, 4);
 	memcpy(ip + 16, p->destination + 12, 4);
-	put16(ip + 10, ~sum(0, ip, IPV4_BYTES) & 0xffff);
+	put16(ip + 10, (uint16_t)~vb_inet_fold(vb_inet_sum(0, ip, IPV4_BYTES)));
 	return IPV4_BYTES;
 }
 
@@ -84,10 +74,10 @@ static size_t put_ipv6(uint8_t *ip, const struct vb_capture_packet *p, uint32_t 
 /* Over a whole datagram; addresses is where the IP header has them. */
 static void put_checksum(uint8_t *udp, uint32_t udp_bytes, const uint8_t *addresses, size_t address_bytes)
 {
-	uint32_t s = sum(UDP + udp_bytes, addresses, address_bytes);
+	uint16_t s = vb_inet_fold(vb_inet_sum(vb_inet_sum(UDP + udp_bytes, addresses, address_bytes), udp,
+					      udp_bytes));
 
-	s = sum(s, udp, udp_bytes);
-	put16(udp + 6, s == 0xffff ? s : ~s & 0xffff);
+	put16(udp + 6, s == 0xffff ? s : (uint16_t)~s);
 }
 
 static void sign(uint8_t *bth, uint32_t bytes, const struct vb_capture_packet *p)

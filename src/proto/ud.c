@@ -3,6 +3,7 @@
 
 #include <errno.h>
 
+#include "base/inet.h"
 #include "proto/rc/request.h"
 
 enum {
@@ -68,18 +69,6 @@ static bool is_v4(const uint8_t gid[16])
 	return !memcmp(gid, mapped, sizeof(mapped));
 }
 
-/* RFC 1071 over an even number of bytes. */
-static uint16_t checksum(const uint8_t *p, size_t n)
-{
-	uint32_t sum = 0;
-
-	for (size_t i = 0; i < n; i += 2)
-		sum += (uint32_t)p[i] << 8 | p[i + 1];
-	while (sum >> 16)
-		sum = (sum & 0xffff) + (sum >> 16);
-	return (uint16_t)~sum;
-}
-
 /* RFC 791; identification 0 and "don't fragment", as RoCE v2 packets are sent. */
 static void put_v4(uint8_t h[V4_HEADER_BYTES], const struct vb_ud_route *route, size_t payload)
 {
@@ -91,7 +80,7 @@ static void put_v4(uint8_t h[V4_HEADER_BYTES], const struct vb_ud_route *route, 
 	memcpy(h, fixed, sizeof(fixed));
 	memcpy(h + 12, route->source + 12, 4);
 	memcpy(h + 16, route->destination + 12, 4);
-	uint16_t sum = checksum(h, V4_HEADER_BYTES);
+	uint16_t sum = (uint16_t)~vb_inet_fold(vb_inet_sum(0, h, V4_HEADER_BYTES));
 	h[10] = (uint8_t)(sum >> 8);
 	h[11] = (uint8_t)sum;
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/inet.h"
 #include "verbs/verbs.h"
 
 VB_EXPORT struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
@@ -57,14 +58,7 @@ static void map_v4(union ibv_gid *gid, const uint8_t v4[4])
  */
 static bool is_v4_header(const uint8_t h[20])
 {
-	uint32_t sum = 0;
-	if (h[0] != 0x45)
-		return false;
-	for (int i = 0; i < 20; i += 2)
-		sum += (uint32_t)h[i] << 8 | h[i + 1];
-	while (sum >> 16)
-		sum = (sum & 0xffff) + (sum >> 16);
-	return sum == 0xffff;
+	return h[0] == 0x45 && vb_inet_fold(vb_inet_sum(0, h, 20)) == 0xffff;
 }
 
 static int parse_grh(const struct ibv_grh *grh, struct route *r)

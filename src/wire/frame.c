@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/inet.h"
 #include "wire/icrc.h"
 
 enum { ETHER_IP4 = 0x0800, ETHER_IP6 = 0x86dd, TCP = 6, UDP = 17, IP4_BYTES = 20, IP6_BYTES = 40,
@@ -79,31 +80,18 @@ bool vb_frame_find(const uint8_t *frame, size_t bytes, struct vb_frame_layout *a
 
 /* ---- checksums (RFC 1071) ---- */
 
-static uint64_t sum(uint64_t so_far, const uint8_t *bytes, size_t n)
-{
-	for (; n >= 2; n -= 2, bytes += 2)
-		so_far += get16(bytes);
-	return n ? so_far + (uint64_t)(bytes[0] << 8) : so_far;
-}
-
-static uint16_t fold(uint64_t s)
-{
-	while (s >> 16)
-		s = (s & 0xffff) + (s >> 16);
-	return (uint16_t)s;
-}
-
 /* Of what is behind the IP header, with the pseudo-header. */
 static uint16_t l4_sum(const uint8_t *frame, const struct vb_frame_layout *at)
 {
-	size_t addresses = at->ip_version == 4 ? 8 : 32, length = at->end - at->l4;
-	uint64_t s = sum(length + at->protocol, frame + at->ip + (at->ip_version == 4 ? 12 : 8), addresses);
-	return fold(sum(s, frame + at->l4, length));
+	bool is_v4 = at->ip_version == 4;
+	size_t length = at->end - at->l4;
+	uint64_t s = vb_inet_sum(length + at->protocol, frame + at->ip + (is_v4 ? 12 : 8), is_v4 ? 8 : 32);
+	return vb_inet_fold(vb_inet_sum(s, frame + at->l4, length));
 }
 
-static size_t ip4_header_bytes(const uint8_t *frame, const struct vb_frame_layout *at)
+static uint16_t ip4_sum(const uint8_t *frame, const struct vb_frame_layout *at)
 {
-	return (size_t)(frame[at->ip] & 15) * 4;
+	return vb_inet_fold(vb_inet_sum(0, frame + at->ip, (size_t)(frame[at->ip] & 15) * 4));
 }
 
 static uint8_t *l4_checksum(const uint8_t *frame, const struct vb_frame_layout *at)
@@ -118,8 +106,7 @@ bool vb_frame_fill_checksums(uint8_t *frame, size_t bytes)
 		return false;
 	if (at.ip_version == 4) {
 		put16(frame + at.ip + IP4_CHECKSUM, 0);
-		put16(frame + at.ip + IP4_CHECKSUM,
-		      (uint16_t)~fold(sum(0, frame + at.ip, ip4_header_bytes(frame, &at))));
+		put16(frame + at.ip + IP4_CHECKSUM, (uint16_t)~ip4_sum(frame, &at));
 	}
 	if (!at.l4)
 		return true;
@@ -135,7 +122,7 @@ bool vb_frame_checksums_are_right(const uint8_t *frame, size_t bytes)
 	struct vb_frame_layout at;
 	if (!vb_frame_find(frame, bytes, &at) || !at.l4)
 		return false;
-	if (at.ip_version == 4 && fold(sum(0, frame + at.ip, ip4_header_bytes(frame, &at))) != 0xffff)
+	if (at.ip_version == 4 && ip4_sum(frame, &at) != 0xffff)
 		return false;
 	if (at.protocol == UDP && !get16(l4_checksum(frame, &at)))
 		return false;

@@ -5,6 +5,8 @@
 
 #include "frame.h"
 
+#include "base/inet.h"
+
 enum {
 	HEADER = 10, /* struct virtio_net_hdr */
 	ETHERNET = 14,
@@ -44,20 +46,6 @@ bool lab_frame_can_mark(const uint8_t *frame, size_t size)
 	return ecn == ECT_0 || ecn == ECT_1;
 }
 
-/* The one's complement sum, folded. */
-static uint16_t sum_of(const uint8_t *bytes, size_t size)
-{
-	uint32_t sum = 0;
-
-	for (size_t i = 0; i + 1 < size; i += 2)
-		sum += (uint32_t)(bytes[i] << 8 | bytes[i + 1]);
-	if (size % 2)
-		sum += (uint32_t)bytes[size - 1] << 8;
-	while (sum >> 16)
-		sum = (sum & 0xffff) + (sum >> 16);
-	return (uint16_t)sum;
-}
-
 static void put_sum(uint8_t *at, uint16_t sum)
 {
 	at[0] = (uint8_t)(sum >> 8);
@@ -75,7 +63,8 @@ void lab_frame_mark(uint8_t *frame, size_t size)
 	}
 	ip[1] |= CE;
 	put_sum(ip + 10, 0);
-	put_sum(ip + 10, (uint16_t)~sum_of(ip, header <= size - IP ? header : V4_BYTES));
+	header = header <= size - IP ? header : V4_BYTES;
+	put_sum(ip + 10, (uint16_t)~vb_inet_fold(vb_inet_sum(0, ip, header)));
 }
 
 void lab_frame_corrupt(uint8_t *frame, size_t size, uint64_t bit)
@@ -89,7 +78,7 @@ void lab_frame_corrupt(uint8_t *frame, size_t size, uint64_t bit)
 	start = HEADER + (size_t)header.csum_start;
 	field = start + header.csum_offset;
 	if ((header.flags & VIRTIO_NET_HDR_F_NEEDS_CSUM) && field + 2 <= size) {
-		uint16_t sum = (uint16_t)~sum_of(frame + start, size - start);
+		uint16_t sum = (uint16_t)~vb_inet_fold(vb_inet_sum(0, frame + start, size - start));
 		put_sum(frame + field, sum ? sum : 0xffff);
 		memset(frame, 0, HEADER);
 	}
