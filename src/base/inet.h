@@ -3,10 +3,14 @@
 #ifndef VB_INET_H
 #define VB_INET_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 enum { VB_HOP_LIMIT = 64 /* of packets for which none was given */ };
+
+/* Did the packet meet a queue that fills (RFC 3168)? */
+static inline bool vb_inet_is_congested(uint8_t traffic_class) { return (traffic_class & 3) == 3; }
 
 /*
  * The sum of 16-bit numbers in network order that a checksum is made of (RFC 1071), added to `start`. The

@@ -10,8 +10,7 @@
 
 enum {
 	VB_MULTICAST_QPN = 0xffffff,
-	VB_ECN_MASK = 3, VB_ECN_CONGESTED = 3, /* in a traffic class (RFC 3168) */
-	VB_ROCE_PACKET_BYTES = 4096 + 128,     /* of a packet, at most */
+	VB_ROCE_PACKET_BYTES = 4096 + 128, /* of a packet, at most */
 };
 
 /* Opens the port, once; what has started receives from then on. */

@@ -8,6 +8,7 @@
 #include "adapter/fault_injection.h"
 #include "adapter/inspection/counts.h"
 #include "adapter/queues/tags.h"
+#include "base/inet.h"
 #include "base/tuned.h"
 #include "roce/buffers.h"
 #include "roce/delayed_ack.h"
@@ -95,15 +96,11 @@ static bool note_congestion(struct vb_rc_connection *c, const struct vb_inbox_ms
 	return due;
 }
 
-static bool is_congested(const struct vb_inbox_addr *addr)
-{
-	return (addr->traffic_class & VB_ECN_MASK) == VB_ECN_CONGESTED;
-}
-
 static bool arrived(struct vb_qp *qp, const struct vb_inbox_msg *msg, const struct vb_packet *packet)
 {
 	struct vb_rc_connection *c = vb_rc_of(qp);
-	bool due = vb_unlikely(is_congested(&msg->addr)) && note_congestion(c, msg);
+	bool due = vb_unlikely(vb_inet_is_congested(msg->addr.traffic_class)) &&
+		   note_congestion(c, msg);
 	return handle(c, msg, packet) || due;
 }
 

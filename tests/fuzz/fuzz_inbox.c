@@ -26,7 +26,7 @@
 
 enum { KEPT = 4, MAX_STEPS = 200, CHECK_EVERY = 8, MTU = 256, MOST_PER_STEP = 8192, VICTIMS = 3 };
 enum { OWN = 0x0a000001, OTHER = 0x0a000002, LOCALHOST = 0x7f000001, GROUP = 0xe0000005, OTHER_QPN = 0x9005 };
-enum { INBOX_MAGIC = 0x76620001, INBOX_HEADER_BYTES = 44 };
+enum { INBOX_MAGIC = 0x76620001, INBOX_HEADER_BYTES = 44, CONGESTED = 3 /* ECN */ };
 
 static struct {
 	struct fuzz_input *in;
@@ -135,11 +135,11 @@ static void deliver_udp(uint8_t *packet, size_t len, uint8_t how)
 {
 	struct vb_udp_packet udp = { .addr = { .src = v4(how & 16 ? LOCALHOST : OTHER),
 					       .dst = v4(how & 32 ? GROUP : OWN),
+					       .traffic_class = how & 8 ? CONGESTED : 0,
 					       .udp_sport = 0xc123 },
 				     .bytes = packet,
 				     .len = len + VB_ICRC_BYTES,
-				     .ifindex = 2,
-				     .congested = how & 8 };
+				     .ifindex = 2 };
 	struct vb_icrc_route route = { .ip_version = 4,
 				       .source_port = 0xc123,
 				       .destination_port = VB_ROCE_PORT };

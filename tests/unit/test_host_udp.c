@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
+#include "base/inet.h"
 #include "host/udp/udp.h"
 
 enum { PAYLOAD = 4096, LOOPBACK = 1 /* its interface index */, HELD_US = 20000, FEW = 32 };
@@ -81,7 +82,7 @@ static void packet_arrived(const struct vb_udp_packet *p)
 	got.last = *p;
 	memcpy(got.last_bytes, p->bytes, p->len < PAYLOAD ? p->len : PAYLOAD);
 	got.bytes += p->len;
-	got.congested = got.congested || p->congested;
+	got.congested = got.congested || vb_inet_is_congested(p->addr.traffic_class);
 	got.is_held = true;
 	while (got.hold && got.packets >= got.passing)
 		usleep(100);
@@ -154,7 +155,6 @@ static void check_packet(const struct vb_inbox_addr *sent)
 	assert_int_equal(got.last.addr.traffic_class, sent->traffic_class);
 	assert_int_equal(got.last.addr.hop_limit, sent->hop_limit);
 	assert_int_equal(got.last.ifindex, LOOPBACK);
-	assert_false(got.last.congested);
 }
 
 static void send_one(const char *from, const char *to)

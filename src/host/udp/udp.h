@@ -29,7 +29,6 @@ struct vb_udp_packet {
 	unsigned ifindex;          /* where it came in */
 	/* 0, or its place among packets that the kernel joined: only the bytes differ from the one before */
 	unsigned index;
-	bool congested;            /* ECN: congestion experienced */
 };
 
 /*

@@ -10,13 +10,14 @@
 #include <errno.h>
 #include <sched.h>
 
+#include "base/inet.h"
+
 enum {
 	BATCH = 8,
 	DRAIN_BATCHES = 256,
 	COLD_EVERY = 8,
 	PACKET_BYTES = 65536,
 	CONTROL_BYTES = 256,
-	ECN_MASK = 3, /* congestion experienced: both bits */
 	YIELDS = 2,
 	NAP_NS = 20000,
 };
@@ -140,7 +141,6 @@ static size_t read_addressing(struct msghdr *m, size_t len, struct vb_udp_packet
 		else if (c->cmsg_level == IPPROTO_UDP && c->cmsg_type == UDP_GRO && control_value(c) > 0)
 			segment = (size_t)control_value(c);
 	}
-	p->congested = (p->addr.traffic_class & ECN_MASK) == ECN_MASK;
 	return segment;
 }
 
@@ -166,7 +166,7 @@ static void deliver(int fd, struct super_packet *s, struct mmsghdr *m)
 		p.index++;
 	}
 	count(&packets_in, n);
-	if (p.congested)
+	if (vb_inet_is_congested(p.addr.traffic_class))
 		count(&congested, n);
 }
 
