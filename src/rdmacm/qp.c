@@ -203,9 +203,16 @@ static void destroy_cq(struct ibv_comp_channel **channel, struct ibv_cq **cq)
 	*channel = NULL;
 }
 
-/* The CQ of an XRC SRQ is destroyed with the SRQ. */
+/*
+ * Programs put CQs of their own into ids, too, and often one CQ, or one channel, for both directions. The CQ
+ * of an XRC SRQ is destroyed with the SRQ.
+ */
 static void destroy_cqs(struct rdma_cm_id *id)
 {
+	if (id->send_cq == id->recv_cq)
+		id->send_cq = NULL;
+	if (id->send_cq_channel == id->recv_cq_channel)
+		id->send_cq_channel = NULL;
 	destroy_cq(&id->send_cq_channel, &id->send_cq);
 	if (!id->srq || id->qp_type != IBV_QPT_XRC_RECV)
 		destroy_cq(&id->recv_cq_channel, &id->recv_cq);
@@ -407,7 +414,7 @@ static int create_srq(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *attr)
 	}
 	int err = errno ? errno : ENOMEM;
 	if (is_xrc)
-		destroy_cq(&id->recv_cq_channel, &id->recv_cq);
+		destroy_cqs(id);
 	return err;
 }
 
@@ -469,5 +476,5 @@ VB_EXPORT void rdma_destroy_srq(struct rdma_cm_id *id)
 	}
 	id->srq = NULL;
 	if (!id->qp)
-		destroy_cq(&id->recv_cq_channel, &id->recv_cq);
+		destroy_cqs(id);
 }

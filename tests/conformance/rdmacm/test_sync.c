@@ -367,6 +367,39 @@ static void qp__what_is_given_is_used(void **state)
 	assert_ok(rdma_destroy_id(id));
 }
 
+/* Whether or not the QP can be made: what the program put into the id is destroyed with it, each once. */
+static void destroy_with_shared(bool one_cq, uint32_t max_send_wr)
+{
+	struct rdma_cm_id *id = resolved_sync("127.0.0.1", htons(1));
+	struct ibv_qp_init_attr attr = qp_attr();
+
+	id->recv_cq_channel = id->send_cq_channel = ibv_create_comp_channel(id->verbs);
+	int fd = id->recv_cq_channel->fd;
+	id->recv_cq = ibv_create_cq(id->verbs, 8, id, id->recv_cq_channel, 0);
+	id->send_cq = one_cq ? id->recv_cq : ibv_create_cq(id->verbs, 8, id, id->send_cq_channel, 0);
+	attr.cap.max_send_wr = max_send_wr;
+	if (rdma_create_qp(id, NULL, &attr) == 0) {
+		assert_ptr_equal(id->qp->send_cq, id->send_cq);
+		assert_ptr_equal(id->qp->recv_cq, id->recv_cq);
+		rdma_destroy_qp(id);
+	}
+	assert_null(id->send_cq);
+	assert_null(id->recv_cq);
+	assert_null(id->send_cq_channel);
+	assert_null(id->recv_cq_channel);
+	assert_int_equal(fcntl(fd, F_GETFD), -1);
+	assert_ok(rdma_destroy_id(id));
+}
+
+static void qp__directions_share_a_completion_queue(void **state)
+{
+	(void)state;
+	destroy_with_shared(true, 4);
+	destroy_with_shared(false, 4);
+	destroy_with_shared(true, UINT32_MAX);
+	destroy_with_shared(false, UINT32_MAX);
+}
+
 static void qp__foreign_protection_domain(void **state)
 {
 	struct rdma_cm_id *id = resolved_sync("127.0.0.1", htons(1));
@@ -435,6 +468,7 @@ int main(void)
 		cmocka_unit_test(endpoint__occupied_port),
 		cmocka_unit_test(qp__what_is_left_out_is_made),
 		cmocka_unit_test(qp__what_is_given_is_used),
+		cmocka_unit_test(qp__directions_share_a_completion_queue),
 		cmocka_unit_test(qp__foreign_protection_domain),
 		cmocka_unit_test(qp__datagram_is_ready_to_send),
 		cmocka_unit_test(srq__is_used_by_the_qp),
