@@ -7,9 +7,14 @@
 
 /* ---- QPs (qp.c) ---- */
 
+/*
+ * Remembers the number of the id's QP. The program may have put it there itself, or have taken it away.
+ * Without the lock.
+ */
+void vb_cma_qp_note(struct vb_cma_id *id);
 /* Moves the id's QP to RTR and RTS as agreed. 0 or a negative errno. Without the lock. */
 int vb_cma_qp_connect(struct vb_cma_id *id);
-/* To the error state, if there is a QP. */
+/* To the error state, if there is a QP. Without the lock. */
 void vb_cma_qp_fail(struct vb_cma_id *id);
 
 /* ---- events (event.c) ---- */

@@ -113,7 +113,7 @@ struct vb_cma_id {
 
 	/* connection */
 	struct vb_cm_conn *conn;
-	uint32_t qpn;               /* of pub.qp, which the program may destroy unnoticed; 0: none */
+	uint32_t qpn;               /* of pub.qp, which the program may destroy unnoticed; 0: none seen */
 	uint32_t our_psn;           /* what our QP expects first, whoever moves it and whenever */
 	struct vb_cma_agreement agreed;
 	bool qp_failed;             /* our QP refused the connection: the program knows of its end */

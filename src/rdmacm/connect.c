@@ -267,6 +267,7 @@ VB_EXPORT int rdma_connect(struct rdma_cm_id *pub, struct rdma_conn_param *param
 	if (err)
 		return vb_cma_result(err);
 	bool sync = id->sync;
+	vb_cma_qp_note(id);
 	err = begin(id, &w);
 	if (err)
 		return vb_cma_fail(-err, "the request cannot be sent: %s", strerror(-err));

@@ -131,6 +131,13 @@ VB_EXPORT int rdma_init_qp_attr(struct rdma_cm_id *pub, struct ibv_qp_attr *attr
 
 /* ---- transitions ---- */
 
+void vb_cma_qp_note(struct vb_cma_id *id)
+{
+	vb_cma_lock();
+	id->qpn = id->pub.qp ? id->pub.qp->qp_num : 0;
+	vb_cma_unlock();
+}
+
 static int modify(struct vb_cma_id *id, struct ibv_qp *qp, enum ibv_qp_state state)
 {
 	struct ibv_qp_attr attr = { .qp_state = state };
@@ -145,6 +152,7 @@ int vb_cma_qp_connect(struct vb_cma_id *id)
 	static const enum ibv_qp_state states[] = { IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS };
 	int err = 0;
 
+	vb_cma_qp_note(id);
 	for (size_t i = 0; i < VB_ARRAY_LEN(states) && !err; i++)
 		err = modify(id, id->pub.qp, states[i]);
 	return err;
@@ -172,8 +180,11 @@ static int prepare(struct vb_cma_id *id, struct ibv_qp *qp)
 
 void vb_cma_qp_fail(struct vb_cma_id *id)
 {
-	if (id->qpn && !vb_cma_is_datagram(id))
-		vb_qp_fail_number(id->qpn);
+	if (!id->pub.qp || vb_cma_is_datagram(id))
+		return;
+	if (!id->qpn)
+		vb_cma_qp_note(id);
+	vb_qp_fail_number(id->qpn);
 }
 
 /* ---- completion queues that the program did not give ---- */
@@ -275,13 +286,6 @@ static int check_new_qp(const struct rdma_cm_id *id, const char *call)
 	return 0;
 }
 
-static void set_number(struct rdma_cm_id *id, uint32_t qpn)
-{
-	vb_cma_lock();
-	vb_cma_id_of(id)->qpn = qpn;
-	vb_cma_unlock();
-}
-
 static int create_qp(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
 {
 	int err = choose_cqs(id, attr);
@@ -301,7 +305,7 @@ static int create_qp(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
 	if (qp->pd)
 		id->pd = qp->pd;
 	id->qp = qp;
-	set_number(id, qp->qp_num);
+	vb_cma_qp_note(vb_cma_id_of(id));
 	return 0;
 }
 
@@ -383,7 +387,7 @@ VB_EXPORT void rdma_destroy_qp(struct rdma_cm_id *id)
 		return;
 	}
 	id->qp = NULL;
-	set_number(id, 0);
+	vb_cma_qp_note(vb_cma_id_of(id));
 	destroy_cqs(id);
 }
 

@@ -717,6 +717,123 @@ static void disconnect__flushes_what_was_posted(void **state)
 	tear_down(w);
 }
 
+/* A QP of the program's own, which it puts into the id itself, with one receive that is posted. */
+static void put_own_qp(struct rdma_cm_id *id)
+{
+	struct ibv_qp_init_attr init = qp_attr();
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT };
+	struct ibv_recv_wr wr = { .wr_id = 1 }, *bad;
+	int mask;
+
+	init.send_cq = init.recv_cq = ibv_create_cq(id->verbs, DEPTH, NULL, NULL, 0);
+	assert_non_null(init.recv_cq);
+	id->qp = ibv_create_qp(id->pd, &init);
+	assert_non_null(id->qp);
+	assert_ok(rdma_init_qp_attr(id, &attr, &mask));
+	assert_int_equal(ibv_modify_qp(id->qp, &attr, mask), 0);
+	assert_int_equal(ibv_post_recv(id->qp, &wr, &bad), 0);
+}
+
+static void expect_flushed(struct ibv_qp *qp)
+{
+	struct ibv_wc wc;
+	int n;
+
+	assert_int_equal(state_of(qp), IBV_QPS_ERR);
+	while ((n = ibv_poll_cq(qp->recv_cq, 1, &wc)) == 0)
+		;
+	assert_int_equal(n, 1);
+	assert_int_equal(wc.status, IBV_WC_WR_FLUSH_ERR);
+}
+
+static void destroy_own_qp(struct rdma_cm_id *id)
+{
+	struct ibv_cq *cq = id->qp->recv_cq;
+
+	assert_int_equal(ibv_destroy_qp(id->qp), 0);
+	assert_int_equal(ibv_destroy_cq(cq), 0);
+	id->qp = NULL;
+}
+
+/* The client has a QP of its own, and the server the id of its request. */
+static struct pair asking_pair(void)
+{
+	struct pair p = listening_pair("127.0.0.1", RDMA_PS_TCP);
+
+	put_own_qp(p.client);
+	assert_ok(rdma_connect(p.client, NULL));
+	struct rdma_cm_event *event = expect(p.server_ch, RDMA_CM_EVENT_CONNECT_REQUEST);
+	p.server = event->id;
+	assert_ok(rdma_ack_cm_event(event));
+	return p;
+}
+
+static void accept_request(struct pair *p)
+{
+	assert_ok(rdma_accept(p->server, NULL));
+	expect_acked(p->client_ch, RDMA_CM_EVENT_ESTABLISHED, 0);
+	expect_acked(p->server_ch, RDMA_CM_EVENT_ESTABLISHED, 0);
+}
+
+static void disconnect__flushes_a_qp_that_the_program_put_there(void **state)
+{
+	struct pair p = asking_pair();
+
+	(void)state;
+	put_own_qp(p.server);
+	accept_request(&p);
+	assert_int_equal(state_of(p.client->qp), IBV_QPS_RTS);
+	assert_int_equal(state_of(p.server->qp), IBV_QPS_RTS);
+	assert_ok(rdma_disconnect(p.client));
+	expect_flushed(p.client->qp);
+	expect_acked(p.server_ch, RDMA_CM_EVENT_DISCONNECTED, 0);
+	assert_ok(rdma_disconnect(p.server));
+	expect_flushed(p.server->qp);
+	destroy_own_qp(p.client);
+	destroy_own_qp(p.server);
+	destroy_pair(&p);
+}
+
+/* Implementations of DAPL make the QP before a request comes, on another id. */
+static void disconnect__flushes_a_qp_of_another_id(void **state)
+{
+	struct rdma_event_channel *ch = new_channel();
+	struct rdma_cm_id *other = new_resolved(ch, "127.0.0.1", htons(1), RDMA_PS_TCP);
+
+	(void)state;
+	put_own_qp(other);
+	struct pair p = asking_pair();
+	p.server->qp = other->qp;
+	other->qp = NULL;
+	assert_ok(rdma_destroy_id(other));
+	accept_request(&p);
+	struct ibv_qp *kept = p.client->qp;
+	p.client->qp = NULL;
+	assert_ok(rdma_disconnect(p.client));
+	assert_int_equal(state_of(kept), IBV_QPS_RTS); /* it is the id's no more */
+	expect_acked(p.server_ch, RDMA_CM_EVENT_DISCONNECTED, 0);
+	assert_ok(rdma_disconnect(p.server));
+	expect_flushed(p.server->qp);
+	p.client->qp = kept;
+	destroy_own_qp(p.client);
+	destroy_own_qp(p.server);
+	destroy_pair(&p);
+	rdma_destroy_event_channel(ch);
+}
+
+static void rejected__flushes_a_qp_that_the_program_put_there(void **state)
+{
+	struct pair p = asking_pair();
+
+	(void)state;
+	assert_ok(rdma_reject(p.server, NULL, 0));
+	struct rdma_cm_event *event = expect(p.client_ch, RDMA_CM_EVENT_REJECTED);
+	assert_ok(rdma_ack_cm_event(event));
+	expect_flushed(p.client->qp);
+	destroy_own_qp(p.client);
+	destroy_pair(&p);
+}
+
 static void reg__of_nothing(void **state)
 {
 	struct rdma_event_channel *ch = new_channel();
@@ -756,6 +873,9 @@ int main(void)
 		cmocka_unit_test(post_recv__goes_to_the_srq),
 		cmocka_unit_test(xrc__sends_to_the_srq),
 		cmocka_unit_test(disconnect__flushes_what_was_posted),
+		cmocka_unit_test(disconnect__flushes_a_qp_that_the_program_put_there),
+		cmocka_unit_test(disconnect__flushes_a_qp_of_another_id),
+		cmocka_unit_test(rejected__flushes_a_qp_that_the_program_put_there),
 		cmocka_unit_test(reg__of_nothing),
 	};
 
