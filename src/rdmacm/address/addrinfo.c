@@ -49,7 +49,7 @@ static struct addrinfo translate(const struct rdma_addrinfo *hints)
 		ai.ai_flags |= AI_PASSIVE;
 	if (hints->ai_flags & RAI_NUMERICHOST)
 		ai.ai_flags |= AI_NUMERICHOST;
-	if (hints->ai_flags & RAI_FAMILY)
+	if (hints->ai_family != AF_IB)
 		ai.ai_family = hints->ai_family;
 	if (wants_gids(hints)) { /* these are written as IPv6 addresses */
 		ai.ai_family = AF_INET6;

@@ -499,6 +499,7 @@ static void addrinfo__flags(void **state)
 	assert_int_equal(rdma_getaddrinfo("::1", "1", &hints, &res), 0);
 	rdma_freeaddrinfo(res);
 	assert_int_not_equal(rdma_getaddrinfo("127.0.0.1", "1", &hints, &res), 0);
+	hints.ai_family = 0;
 	hints.ai_flags = RAI_NUMERICHOST;
 	assert_int_equal(rdma_getaddrinfo("localhost", "1", &hints, &res), EAI_NONAME);
 	hints.ai_flags = RAI_NOROUTE;
@@ -507,6 +508,30 @@ static void addrinfo__flags(void **state)
 	rdma_freeaddrinfo(res);
 	hints.ai_flags = 1 << 20;
 	assert_int_equal(rdma_getaddrinfo("127.0.0.1", "1", &hints, &res), EAI_BADFLAGS);
+}
+
+/* perftest hints at a family without RAI_FAMILY, and takes the first result. */
+static void addrinfo__family(void **state)
+{
+	static const int families[] = { AF_INET, AF_INET6 };
+	struct rdma_addrinfo *res = NULL, hints = { .ai_flags = RAI_NUMERICHOST, .ai_family = AF_INET6 };
+
+	(void)state;
+	assert_int_not_equal(rdma_getaddrinfo("127.0.0.1", "1", &hints, &res), 0);
+	hints.ai_family = AF_INET;
+	assert_int_not_equal(rdma_getaddrinfo("::1", "1", &hints, &res), 0);
+	hints.ai_family = AF_IB; /* which takes RAI_FAMILY */
+	assert_int_equal(rdma_getaddrinfo("127.0.0.1", "1", &hints, &res), 0);
+	assert_int_equal(res->ai_family, AF_INET);
+	rdma_freeaddrinfo(res);
+	hints.ai_flags = RAI_PASSIVE;
+	for (int i = 0; i < 2; i++) {
+		hints.ai_family = families[i];
+		assert_int_equal(rdma_getaddrinfo(NULL, "1", &hints, &res), 0);
+		for (struct rdma_addrinfo *r = res; r; r = r->ai_next)
+			assert_int_equal(r->ai_family, families[i]);
+		rdma_freeaddrinfo(res);
+	}
 }
 
 /* Names of services, where there is a list of them; and of whatever host it may be. */
@@ -627,6 +652,7 @@ int main(void)
 		cmocka_unit_test(addrinfo__passive),
 		cmocka_unit_test(addrinfo__kinds_of_service),
 		cmocka_unit_test(addrinfo__flags),
+		cmocka_unit_test(addrinfo__family),
 		cmocka_unit_test(addrinfo__names),
 		cmocka_unit_test(addrinfo__from_hints_alone),
 		cmocka_unit_test(addrinfo__refusals),
