@@ -86,7 +86,7 @@ static void rts_attr(const struct vb_cma_id *id, struct ibv_qp_attr *attr, int *
 	if (!is_reliable(id))
 		return;
 	*mask |= IBV_QP_TIMEOUT;
-	attr->timeout = id->agreed.path.local_ack_timeout;
+	attr->timeout = id->ack_timeout_set ? id->ack_timeout : id->agreed.path.local_ack_timeout;
 	if (!requests(id))
 		return;
 	*mask |= IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;

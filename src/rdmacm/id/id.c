@@ -110,8 +110,6 @@ struct vb_cma_id *vb_cma_id_create_child_locked(struct vb_cma_id *listener)
 	id->listener = listener;
 	id->state = VB_CMA_REQUESTED;
 	id->tos = listener->tos;
-	id->ack_timeout = listener->ack_timeout;
-	id->ack_timeout_set = listener->ack_timeout_set;
 	return id;
 }
 

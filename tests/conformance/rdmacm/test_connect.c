@@ -718,6 +718,40 @@ static void init_qp_attr__describes_the_connection(void **state)
 	destroy_pair(&p);
 }
 
+static uint8_t ack_timeout_of(struct rdma_cm_id *id)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS };
+	int mask;
+
+	assert_ok(rdma_init_qp_attr(id, &attr, &mask));
+	assert_int_equal(mask & IBV_QP_TIMEOUT, IBV_QP_TIMEOUT);
+	return attr.timeout;
+}
+
+/* Each side's is its own. One that says nothing takes the requester's, and a listener's is nobody's. */
+static void ack_timeout__of_each_side(void **state)
+{
+	struct pair p = listening_pair("127.0.0.1", RDMA_PS_TCP);
+	struct rdma_conn_param param = some_param();
+	uint8_t listeners = 20, clients = 9, servers = 11;
+
+	(void)state;
+	assert_ok(rdma_set_option(p.listener, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &listeners, 1));
+	assert_ok(rdma_set_option(p.client, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &clients, 1));
+	assert_ok(rdma_connect(p.client, &param));
+	struct rdma_cm_event *event = expect(p.server_ch, RDMA_CM_EVENT_CONNECT_REQUEST);
+	p.server = event->id;
+	assert_ok(rdma_ack_cm_event(event));
+	assert_int_equal(ack_timeout_of(p.server), clients);
+	assert_ok(rdma_set_option(p.server, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &servers, 1));
+	assert_int_equal(ack_timeout_of(p.server), servers);
+	param = some_param();
+	assert_ok(rdma_accept(p.server, &param));
+	expect_acked(p.client_ch, RDMA_CM_EVENT_CONNECT_RESPONSE, 0);
+	assert_int_equal(ack_timeout_of(p.client), clients);
+	destroy_pair(&p);
+}
+
 /* ---- datagrams ---- */
 
 static void datagram_on(const char *ip)
@@ -960,6 +994,7 @@ int main(void)
 		cmocka_unit_test(migrate__child_goes_its_own_way),
 		cmocka_unit_test(ece__reaches_the_peer),
 		cmocka_unit_test(init_qp_attr__describes_the_connection),
+		cmocka_unit_test(ack_timeout__of_each_side),
 		cmocka_unit_test(datagram__lookup),
 		cmocka_unit_test(datagram__rejected),
 		cmocka_unit_test(datagram__nobody_listens),
