@@ -15,6 +15,8 @@ void vb_cma_qp_note(struct vb_cma_id *id);
 /* Moves the id's QP to RTR and RTS as agreed. 0 or a negative errno. Without the lock. */
 int vb_cma_qp_connect(struct vb_cma_id *id);
 /* To the error state, if there is a QP. Without the lock. */
+void vb_cma_qp_flush(struct vb_cma_id *id);
+/* The same for the QP of a connection alone: one of datagrams may serve other peers. */
 void vb_cma_qp_fail(struct vb_cma_id *id);
 
 /* ---- events (event.c) ---- */

@@ -345,6 +345,7 @@ static int answer(struct vb_cma_id *id, const struct wanted *w)
 /* Our QP must be ready before the peer hears that it may send. */
 static int ready_qp(struct vb_cma_id *id, const struct wanted *w)
 {
+	vb_cma_qp_note(id);
 	if (vb_cma_is_datagram(id))
 		return 0;
 	id->agreed.responder_resources = w->responder_resources;
@@ -502,12 +503,26 @@ static int send_dreq(struct vb_cma_id *id)
 	return err;
 }
 
-/* A refused or unreachable connection may be disconnected as well, without effect. */
 static bool is_connection(const struct vb_cma_id *id)
 {
 	return !vb_cma_is_datagram(id) && id->conn &&
-	       (id->state == VB_CMA_ACCEPTED || id->state == VB_CMA_CONNECTED || id->state == VB_CMA_CLOSED ||
-		id->state == VB_CMA_FAILED);
+	       (id->state == VB_CMA_ACCEPTED || id->state == VB_CMA_CONNECTED || id->state == VB_CMA_CLOSED);
+}
+
+/*
+ * Datagrams have no connection, others have it not yet or will never have it: the QP is flushed, and the peer
+ * hears nothing. A synchronous id is to wait for the end, which would not come.
+ */
+static bool is_flush_alone(const struct vb_cma_id *id)
+{
+	bool datagram = vb_cma_is_datagram(id);
+
+	if (!id->conn)
+		return false;
+	if (id->state == VB_CMA_FAILED && !datagram)
+		return true;
+	return !id->sync &&
+	       (datagram || id->state == VB_CMA_CONNECTING || id->state == VB_CMA_REQUESTED);
 }
 
 VB_EXPORT int rdma_disconnect(struct rdma_cm_id *pub)
@@ -518,16 +533,16 @@ VB_EXPORT int rdma_disconnect(struct rdma_cm_id *pub)
 		return vb_cma_fail(EINVAL, "id is NULL");
 	struct vb_cma_id *id = vb_cma_id_of(pub);
 
+	vb_cma_qp_flush(id);
 	vb_cma_lock();
-	bool is_one = is_connection(id), is_over = id->state == VB_CMA_FAILED;
+	bool is_one = is_connection(id), is_done = is_flush_alone(id);
 	vb_cma_unlock();
+	if (is_done)
+		return 0;
 	if (!is_one)
 		return vb_cma_fail(EINVAL, "the id is %s, there is nothing to disconnect",
 				   vb_cma_id_state_text(id));
 	bool sync = id->sync;
-	vb_cma_qp_fail(id);
-	if (is_over)
-		return 0;
 	int err = send_dreq(id);
 	if (err)
 		return vb_cma_fail(-err, "the id is %s", vb_cma_id_state_text(id));

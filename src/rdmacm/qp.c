@@ -178,13 +178,19 @@ static int prepare(struct vb_cma_id *id, struct ibv_qp *qp)
 	return err || !vb_cma_is_datagram(id) ? err : datagram_to_rts(qp);
 }
 
-void vb_cma_qp_fail(struct vb_cma_id *id)
+void vb_cma_qp_flush(struct vb_cma_id *id)
 {
-	if (!id->pub.qp || vb_cma_is_datagram(id))
+	if (!id->pub.qp)
 		return;
 	if (!id->qpn)
 		vb_cma_qp_note(id);
 	vb_qp_fail_number(id->qpn);
+}
+
+void vb_cma_qp_fail(struct vb_cma_id *id)
+{
+	if (!vb_cma_is_datagram(id))
+		vb_cma_qp_flush(id);
 }
 
 /* ---- completion queues that the program did not give ---- */

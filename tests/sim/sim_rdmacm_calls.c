@@ -2,6 +2,8 @@
 /* What the programs of sim_rdmacm call, and what happens to their host. */
 #include "sim_rdmacm.h"
 
+#include "rdmacm/id/id.h"
+
 /* ---- ids ---- */
 
 struct id *id_find(const struct rdma_cm_id *cm)
@@ -123,9 +125,14 @@ void id_establish(struct id *id)
 	note(id, "establish", rdma_establish(id->cm), &id->established);
 }
 
+/* Before a connection stands, and with datagrams, it flushes the queue pair and ends nothing. */
 void id_disconnect(struct id *id)
 {
-	note(id, "disconnect", rdma_disconnect(id->cm), &id->disconnected);
+	enum vb_cma_state state = vb_cma_id_state(vb_cma_id_of(id->cm));
+	bool ends_nothing = id->datagram || state == VB_CMA_CONNECTING || state == VB_CMA_REQUESTED;
+	bool done = false;
+
+	note(id, "disconnect", rdma_disconnect(id->cm), ends_nothing ? &done : &id->disconnected);
 }
 
 /* A rejection is said once: if it is lost, and came after an acceptance, the peer may never know. */

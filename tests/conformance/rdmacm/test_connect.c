@@ -772,7 +772,7 @@ static void datagram_on(const char *ip)
 	assert_refused(EINVAL, rdma_accept(p.server, NULL));
 	param.private_data_len = 11;
 	assert_ok(rdma_accept(p.server, &param));
-	assert_refused(EINVAL, rdma_disconnect(p.server));
+	assert_ok(rdma_disconnect(p.server)); /* there is no QP to flush */
 
 	event = expect(p.client_ch, RDMA_CM_EVENT_ESTABLISHED);
 	assert_int_equal(event->status, 0);

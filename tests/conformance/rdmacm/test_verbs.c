@@ -834,6 +834,75 @@ static void rejected__flushes_a_qp_that_the_program_put_there(void **state)
 	destroy_pair(&p);
 }
 
+/* The client does not wait for an answer any more, and what the server accepts afterwards comes too late. */
+static void disconnect__while_connecting(void **state)
+{
+	struct pair p = asking_pair();
+
+	(void)state;
+	assert_ok(rdma_disconnect(p.client));
+	expect_flushed(p.client->qp);
+	put_own_qp(p.server);
+	assert_ok(rdma_accept(p.server, NULL));
+	struct rdma_cm_event *event = expect(p.client_ch, RDMA_CM_EVENT_CONNECT_ERROR);
+	assert_ok(rdma_ack_cm_event(event));
+	destroy_own_qp(p.client);
+	destroy_own_qp(p.server);
+	destroy_pair(&p);
+}
+
+static void disconnect__of_a_request(void **state)
+{
+	struct pair p = asking_pair();
+
+	(void)state;
+	put_own_qp(p.server);
+	assert_ok(rdma_disconnect(p.server));
+	expect_flushed(p.server->qp);
+	assert_false(readable(p.client_ch->fd, 0)); /* it is still to be answered */
+	destroy_own_qp(p.server);
+	assert_ok(rdma_destroy_id(p.server));
+	p.server = NULL;
+	struct rdma_cm_event *event = expect(p.client_ch, RDMA_CM_EVENT_REJECTED);
+	assert_ok(rdma_ack_cm_event(event));
+	destroy_own_qp(p.client);
+	destroy_pair(&p);
+}
+
+/* It fails, as there is no connection to end, but not before it has flushed. */
+static void disconnect__of_what_is_no_connection(void **state)
+{
+	struct rdma_event_channel *ch = new_channel();
+	struct rdma_cm_id *id = new_resolved(ch, "127.0.0.1", htons(1), RDMA_PS_TCP);
+
+	(void)state;
+	put_own_qp(id);
+	assert_refused(EINVAL, rdma_disconnect(id));
+	expect_flushed(id->qp);
+	destroy_own_qp(id);
+	assert_ok(rdma_destroy_id(id));
+	rdma_destroy_event_channel(ch);
+}
+
+static void disconnect__of_datagrams(void **state)
+{
+	struct pair p = requested_pair("127.0.0.1", RDMA_PS_UDP);
+	struct ibv_recv_wr wr = { .wr_id = 1 }, *bad;
+
+	(void)state;
+	add_ud_qp(p.server);
+	assert_ok(rdma_accept(p.server, NULL));
+	struct rdma_cm_event *event = expect(p.client_ch, RDMA_CM_EVENT_ESTABLISHED);
+	assert_ok(rdma_ack_cm_event(event));
+	assert_int_equal(state_of(p.server->qp), IBV_QPS_RTS);
+	assert_int_equal(ibv_post_recv(p.server->qp, &wr, &bad), 0);
+	assert_ok(rdma_disconnect(p.server));
+	expect_flushed(p.server->qp);
+	assert_ok(rdma_disconnect(p.client)); /* it has no QP */
+	rdma_destroy_qp(p.server);
+	destroy_pair(&p);
+}
+
 static void reg__of_nothing(void **state)
 {
 	struct rdma_event_channel *ch = new_channel();
@@ -876,6 +945,10 @@ int main(void)
 		cmocka_unit_test(disconnect__flushes_a_qp_that_the_program_put_there),
 		cmocka_unit_test(disconnect__flushes_a_qp_of_another_id),
 		cmocka_unit_test(rejected__flushes_a_qp_that_the_program_put_there),
+		cmocka_unit_test(disconnect__while_connecting),
+		cmocka_unit_test(disconnect__of_a_request),
+		cmocka_unit_test(disconnect__of_what_is_no_connection),
+		cmocka_unit_test(disconnect__of_datagrams),
 		cmocka_unit_test(reg__of_nothing),
 	};
 
