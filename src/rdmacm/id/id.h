@@ -54,6 +54,8 @@ void vb_cma_id_forget_source_locked(struct vb_cma_id *id);
 int vb_cma_id_resolved_locked(struct vb_cma_id *id, int status);
 /* Gives the id the addresses that it had before a resolution that failed. */
 void vb_cma_id_unresolve(struct vb_cma_id *id);
+/* Fills pub.route.path_rec. 0 or -ENOMEM. */
+int vb_cma_id_set_path(struct vb_cma_id *id, const struct vb_cm_path *path);
 /* The route is known: fills pub.route.path_rec, and the id gets the event. 0 or -ENOMEM. */
 int vb_cma_id_route_resolved(struct vb_cma_id *id);
 

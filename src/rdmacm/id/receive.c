@@ -73,7 +73,15 @@ static struct vb_cma_id *find_listener_locked(uint64_t service_id, const struct 
 	return found;
 }
 
-static void agree(struct vb_cma_id *child, const struct vb_cm_req_info *req)
+/* A message does not tell the packets' lifetime, but the ACK timeout, which is about twice that. */
+static int set_path(struct vb_cma_id *child, struct vb_cm_path path)
+{
+	path.packet_lifetime = path.local_ack_timeout ? (uint8_t)(path.local_ack_timeout - 1) : 0;
+	return vb_cma_id_set_path(child, &path);
+}
+
+/* 0 or -ENOMEM. */
+static int agree(struct vb_cma_id *child, const struct vb_cm_req_info *req)
 {
 	child->agreed = (struct vb_cma_agreement){
 		.path = req->path,
@@ -87,6 +95,7 @@ static void agree(struct vb_cma_id *child, const struct vb_cm_req_info *req)
 	child->pub.qp_type = req->transport == VB_CM_UC	 ? IBV_QPT_UC :
 			     req->transport == VB_CM_XRC ? IBV_QPT_XRC_RECV :
 							   IBV_QPT_RC;
+	return set_path(child, req->path);
 }
 
 static int adopt_locked(struct vb_cma_id *child, struct vb_cm_conn *conn, const struct vb_cm_rx *rx,
@@ -114,9 +123,8 @@ static void create_child_locked(struct vb_cma_id *listener, const struct vb_cm_e
 			ours.family = theirs.family = AF_IB;
 		vb_cma_id_set_src_locked(child, &ours);
 		vb_cma_id_set_dst_locked(child, &theirs);
-		if (preview->type == VB_CM_EV_REQUEST)
-			agree(child, &preview->info.req);
-		if (!adopt_locked(child, conn, rx, out))
+		int err = preview->type == VB_CM_EV_REQUEST ? agree(child, &preview->info.req) : 0;
+		if (!err && !adopt_locked(child, conn, rx, out))
 			return;
 		vb_cma_id_discard_locked(child);
 	}

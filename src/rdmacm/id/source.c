@@ -103,39 +103,48 @@ void vb_cma_id_unresolve(struct vb_cma_id *id)
 	vb_cma_unlock();
 }
 
-static void fill_path(const struct vb_cma_id *id, struct ibv_sa_path_rec *path)
+int vb_cma_id_set_path(struct vb_cma_id *id, const struct vb_cm_path *path)
 {
-	memset(path, 0, sizeof(*path));
-	set_gid(&path->sgid, &id->src);
-	set_gid(&path->dgid, &id->dst);
-	path->hop_limit = VB_HOP_LIMIT;
-	path->traffic_class = id->tos;
-	path->reversible = 1;
-	path->numb_path = 1;
-	path->pkey = htobe16(VB_PKEY_DEFAULT);
-	path->mtu_selector = path->rate_selector = path->packet_life_time_selector = 2; /* exactly */
-	path->mtu = (uint8_t)id->mtu;
-	path->rate = IBV_RATE_MAX;
-	path->packet_life_time = VB_CMA_PACKET_LIFETIME;
-}
-
-static int set_path(struct vb_cma_id *id)
-{
+	enum { EXACTLY = 2 };
 	struct rdma_route *route = &id->pub.route;
 
 	if (!route->path_rec)
-		route->path_rec = calloc(1, sizeof(*route->path_rec));
+		route->path_rec = malloc(sizeof(*route->path_rec));
 	if (!route->path_rec)
 		return -ENOMEM;
-	fill_path(id, route->path_rec);
+	*route->path_rec = (struct ibv_sa_path_rec){
+		.flow_label = htobe32(path->flow_label),
+		.hop_limit = path->hop_limit,
+		.traffic_class = path->traffic_class,
+		.reversible = 1,
+		.numb_path = 1,
+		.pkey = htobe16(path->pkey),
+		.sl = path->sl,
+		.mtu_selector = EXACTLY,
+		.mtu = path->mtu,
+		.rate_selector = EXACTLY,
+		.rate = path->rate,
+		.packet_life_time_selector = EXACTLY,
+		.packet_life_time = path->packet_lifetime,
+	};
+	memcpy(route->path_rec->sgid.raw, path->local_gid, sizeof(path->local_gid));
+	memcpy(route->path_rec->dgid.raw, path->remote_gid, sizeof(path->remote_gid));
 	route->num_paths = 1;
 	return 0;
 }
 
 int vb_cma_id_route_resolved(struct vb_cma_id *id)
 {
-	int err = set_path(id);
+	struct vb_cm_path path = { .pkey = VB_PKEY_DEFAULT,
+				   .mtu = (uint8_t)id->mtu,
+				   .rate = IBV_RATE_MAX,
+				   .traffic_class = id->tos,
+				   .hop_limit = VB_HOP_LIMIT,
+				   .packet_lifetime = VB_CMA_PACKET_LIFETIME };
 
+	memcpy(path.local_gid, &id->src.ip, sizeof(path.local_gid));
+	memcpy(path.remote_gid, &id->dst.ip, sizeof(path.remote_gid));
+	int err = vb_cma_id_set_path(id, &path);
 	if (err)
 		return err;
 	vb_cma_lock();

@@ -718,6 +718,39 @@ static void init_qp_attr__describes_the_connection(void **state)
 	destroy_pair(&p);
 }
 
+/* The client's, from the other end. */
+static void request_has_path(const char *ip)
+{
+	struct pair p = requested_pair(ip, RDMA_PS_TCP);
+	const struct ibv_sa_path_rec *theirs = p.client->route.path_rec, *ours = p.server->route.path_rec;
+
+	assert_int_equal(p.server->route.num_paths, 1);
+	assert_non_null(ours);
+	assert_int_equal(ours->mtu, theirs->mtu);
+	assert_int_equal(ours->pkey, theirs->pkey);
+	assert_int_equal(ours->hop_limit, theirs->hop_limit);
+	assert_int_equal(ours->traffic_class, theirs->traffic_class);
+	assert_memory_equal(&ours->sgid, &theirs->dgid, 16);
+	assert_memory_equal(&ours->dgid, &theirs->sgid, 16);
+	destroy_pair(&p);
+}
+
+static void request__has_a_path(void **state)
+{
+	(void)state;
+	on_each_address(request_has_path);
+}
+
+static void request__of_datagrams_has_none(void **state)
+{
+	struct pair p = requested_pair("127.0.0.1", RDMA_PS_UDP);
+
+	(void)state;
+	assert_int_equal(p.server->route.num_paths, 0);
+	assert_null(p.server->route.path_rec);
+	destroy_pair(&p);
+}
+
 static uint8_t ack_timeout_of(struct rdma_cm_id *id)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS };
@@ -994,6 +1027,8 @@ int main(void)
 		cmocka_unit_test(migrate__child_goes_its_own_way),
 		cmocka_unit_test(ece__reaches_the_peer),
 		cmocka_unit_test(init_qp_attr__describes_the_connection),
+		cmocka_unit_test(request__has_a_path),
+		cmocka_unit_test(request__of_datagrams_has_none),
 		cmocka_unit_test(ack_timeout__of_each_side),
 		cmocka_unit_test(datagram__lookup),
 		cmocka_unit_test(datagram__rejected),

@@ -110,6 +110,7 @@ static void sizes__only_before_the_connection(void **state)
 	assert_refused(EINVAL, set(e.client, SOL_RDMA, RDMA_SQSIZE, 10));
 	assert_refused(EINVAL, set(e.server, SOL_RDMA, RDMA_IOMAPSIZE, 10));
 	assert_int_equal(get(e.client, IPPROTO_TCP, TCP_MAXSEG) % 256, 0);
+	assert_int_equal(get(e.server, IPPROTO_TCP, TCP_MAXSEG), get(e.client, IPPROTO_TCP, TCP_MAXSEG));
 	close_ends(&e);
 }
 
