@@ -131,7 +131,6 @@ struct vb_cma_id {
 
 	/* endpoints of rdma_create_ep */
 	struct ibv_qp_init_attr *child_qp_attr;
-	struct ibv_pd *child_pd;
 	void *connect_data;
 	uint8_t connect_data_len;
 

@@ -9,7 +9,7 @@
 enum { RESOLVE_TIMEOUT_MS = 2000, MAX_CONNECT_DATA = 56 };
 
 /* Attributes of the QPs that requests of this listener get. */
-static int keep_qp_attr(struct vb_cma_id *id, struct ibv_pd *pd, const struct ibv_qp_init_attr *attr)
+static int keep_qp_attr(struct vb_cma_id *id, const struct ibv_qp_init_attr *attr)
 {
 	if (!attr)
 		return 0;
@@ -20,7 +20,6 @@ static int keep_qp_attr(struct vb_cma_id *id, struct ibv_pd *pd, const struct ib
 	}
 	*id->child_qp_attr = *attr;
 	id->child_qp_attr->qp_type = id->pub.qp_type;
-	id->child_pd = pd;
 	return 0;
 }
 
@@ -29,7 +28,9 @@ static int prepare_passive(struct vb_cma_id *id, const struct rdma_addrinfo *res
 {
 	if (rdma_bind_addr(&id->pub, res->ai_src_addr))
 		return errno;
-	return keep_qp_attr(id, pd, attr);
+	if (pd)
+		id->pub.pd = pd;
+	return keep_qp_attr(id, attr);
 }
 
 static int keep_connect_data(struct vb_cma_id *id, const struct rdma_addrinfo *res)

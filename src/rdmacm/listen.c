@@ -93,7 +93,7 @@ VB_EXPORT int rdma_get_request(struct rdma_cm_id *pub, struct rdma_cm_id **out)
 	child->event = event;
 	struct ibv_qp_init_attr *attr = id->child_qp_attr;
 	struct ibv_qp_init_attr own = attr ? *attr : (struct ibv_qp_init_attr){ 0 };
-	if (attr && rdma_create_qp(child, id->child_pd, &own)) {
+	if (attr && rdma_create_qp(child, pub->pd, &own)) {
 		int err = errno;
 		rdma_destroy_id(child);
 		errno = err;

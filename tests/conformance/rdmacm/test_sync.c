@@ -258,6 +258,61 @@ static void endpoint__whole_life(void **state)
 	on_each_address(endpoints_on);
 }
 
+static struct ibv_context *loopback_device(void)
+{
+	struct rdma_cm_id *id = resolved_sync("127.0.0.1", htons(1));
+	struct ibv_context *verbs = id->verbs; /* open until the process ends */
+
+	assert_ok(rdma_destroy_id(id));
+	return verbs;
+}
+
+static void passive_endpoint_in(const char *ip, struct ibv_pd *pd)
+{
+	struct server s = { 0 };
+	struct ibv_qp_init_attr attr = qp_attr();
+	struct rdma_addrinfo *res = info(ip, 0, RAI_PASSIVE | RAI_NUMERICHOST);
+	char buf[16];
+	pthread_t thread;
+
+	assert_ok(rdma_create_ep(&s.listener, res, pd, NULL));
+	assert_ptr_equal(s.listener->pd, pd);
+	rdma_destroy_ep(s.listener);
+	assert_ok(rdma_create_ep(&s.listener, res, pd, &attr));
+	rdma_freeaddrinfo(res);
+	assert_ptr_equal(s.listener->pd, pd);
+	struct ibv_mr *mr = rdma_reg_msgs(s.listener, buf, sizeof(buf));
+	assert_non_null(mr);
+	assert_ptr_equal(mr->pd, pd);
+	assert_ok(rdma_listen(s.listener, 0));
+	assert_int_equal(pthread_create(&thread, NULL, serve_endpoint, &s), 0);
+	struct rdma_cm_id *id = resolved_sync("127.0.0.1", rdma_get_src_port(s.listener));
+	attr = qp_attr();
+	assert_ok(rdma_create_qp(id, NULL, &attr));
+	assert_ok(rdma_connect(id, NULL));
+	assert_ok(rdma_disconnect(id));
+	pthread_join(thread, NULL);
+	if (s.failure)
+		fail_msg("server: %s", s.failure);
+	assert_ptr_equal(s.child->pd, pd);
+	assert_ok(rdma_dereg_mr(mr));
+	rdma_destroy_ep(id);
+	rdma_destroy_ep(s.child);
+	rdma_destroy_ep(s.listener);
+}
+
+/* What is registered on the listener serves the QPs of its requests. The domain stays the program's. */
+static void endpoint__passive_in_a_domain(void **state)
+{
+	struct ibv_pd *pd = ibv_alloc_pd(loopback_device());
+
+	(void)state;
+	assert_non_null(pd);
+	passive_endpoint_in("127.0.0.1", pd);
+	passive_endpoint_in("0.0.0.0", pd);
+	assert_int_equal(ibv_dealloc_pd(pd), 0);
+}
+
 static void endpoint__without_qp(void **state)
 {
 	struct rdma_addrinfo *res = info("127.0.0.1", htons(1), 0);
@@ -462,6 +517,7 @@ int main(void)
 		cmocka_unit_test(sync__whole_life),
 		cmocka_unit_test(sync__rejected),
 		cmocka_unit_test(endpoint__whole_life),
+		cmocka_unit_test(endpoint__passive_in_a_domain),
 		cmocka_unit_test(endpoint__without_qp),
 		cmocka_unit_test(endpoint__connect_data_goes_first),
 		cmocka_unit_test(endpoint__refusals),
