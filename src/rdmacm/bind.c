@@ -16,8 +16,8 @@ static int take_port(struct vb_cma_id *id, struct vb_cma_addr *addr)
 	if (!id->reuseaddr)
 		return vb_cma_port_bind(id->pub.ps, addr, id->afonly, &id->port);
 	if (!addr->port)
-		addr->port = vb_cma_port_random();
-	return 0;
+		return vb_cma_port_reserve(id->pub.ps, addr, id->afonly, &id->reservation);
+	return vb_cma_port_is_held(id->pub.ps, addr, id->afonly) ? -EADDRINUSE : 0;
 }
 
 static void set_source(struct vb_cma_id *id, const struct vb_cma_addr *addr)

@@ -106,6 +106,7 @@ struct vb_cma_id {
 	struct rdma_addrinfo *found; /* by the last one */
 	struct vb_list groups;      /* memberships (id/group.c) */
 	struct vb_cma_port *port;
+	struct vb_cma_port *reservation; /* of the number that was chosen for a reusable id */
 
 	/* options */
 	uint8_t tos, ack_timeout;

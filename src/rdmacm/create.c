@@ -40,12 +40,13 @@ VB_EXPORT int rdma_destroy_id(struct rdma_cm_id *pub)
 
 	vb_cma_release_event(id);
 	vb_cma_lock();
-	struct vb_cma_port *port = id->port;
-	id->port = NULL;
+	struct vb_cma_port *port = id->port, *reservation = id->reservation;
+	id->port = id->reservation = NULL;
 	id->state = VB_CMA_CLOSED;
 	vb_cma_listener_remove_locked(id);
 	vb_cma_unlock();
 	vb_cma_port_close(port); /* no request arrives any more */
+	vb_cma_port_close(reservation);
 	vb_cma_lock();
 	vb_cma_neighbour_forget_locked(id);
 	vb_cma_lookup_forget_locked(id);

@@ -84,6 +84,14 @@ struct vb_cma_port;
  */
 int vb_cma_port_bind(enum rdma_port_space ps, struct vb_cma_addr *addr, bool afonly,
 		     struct vb_cma_port **port);
+/* Is it taken, or does an address that is stand in its way? */
+bool vb_cma_port_is_held(enum rdma_port_space ps, const struct vb_cma_addr *addr, bool afonly);
+/*
+ * Chooses a port number as vb_cma_port_bind does and writes it to addr. It is not taken, but nobody else is
+ * given it until the close.
+ */
+int vb_cma_port_reserve(enum rdma_port_space ps, struct vb_cma_addr *addr, bool afonly,
+			struct vb_cma_port **port);
 int vb_cma_port_listen(struct vb_cma_port *port, vb_inbox_handler *arrived);
 void vb_cma_port_close(struct vb_cma_port *port);
 /* The port as a service of the network (proto/cm/gsi.h). */

@@ -3,6 +3,9 @@
  * Bound ports: a name in the kernel's registry per (port space, port number, address). An IPv6 wildcard
  * holds the IPv4 one too unless it is IPv6 only. A wildcard and an address on the same port number conflict,
  * as they do for sockets: the second one finds the name of the first, and fails.
+ *
+ * A number that was chosen for a reusable id is free for all who ask for it. Only who chooses a number passes
+ * it by: the reservation is a name of its own kind.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -83,20 +86,77 @@ static int add_name(struct vb_cma_port *port, enum rdma_port_space ps, const str
 	return conflicts(ps, addr) ? -EADDRINUSE : 0;
 }
 
+static bool means_v4_too(const struct vb_cma_addr *addr, bool afonly)
+{
+	return !afonly && addr->family != AF_INET && vb_cma_addr_is_any(addr) && !vb_cma_ip_is_v4(&addr->ip);
+}
+
+bool vb_cma_port_is_held(enum rdma_port_space ps, const struct vb_cma_addr *addr, bool afonly)
+{
+	struct vb_cma_addr v4 = wildcard(addr, AF_INET);
+
+	return is_held(ps, addr) || conflicts(ps, addr) ||
+	       (means_v4_too(addr, afonly) && (is_held(ps, &v4) || conflicts(ps, &v4)));
+}
+
 static int bind_number(struct vb_cma_port *port, enum rdma_port_space ps, const struct vb_cma_addr *addr,
 		       bool afonly)
 {
 	int err = add_name(port, ps, addr);
 
-	if (!err && addr->family != AF_INET && vb_cma_addr_is_any(addr) && !vb_cma_ip_is_v4(&addr->ip) &&
-	    !afonly) {
+	if (!err && means_v4_too(addr, afonly)) {
 		struct vb_cma_addr v4 = wildcard(addr, AF_INET);
 		err = add_name(port, ps, &v4);
 	}
-	while (err && port->names)
-		vb_port_close(&port->sockets[--port->names]);
 	return err;
 }
+
+static void drop_names(struct vb_cma_port *port)
+{
+	while (port->names)
+		vb_port_close(&port->sockets[--port->names]);
+}
+
+/* ---- numbers that are chosen ---- */
+
+struct reservation {
+	char bytes[16];
+};
+
+static struct reservation reservation_of(enum rdma_port_space ps, uint16_t number)
+{
+	struct reservation r = { "rdma_cm/any/" };
+	uint16_t port_space = (uint16_t)ps;
+
+	memcpy(r.bytes + 12, &port_space, 2);
+	memcpy(r.bytes + 14, &number, 2);
+	return r;
+}
+
+/* Two that choose at the same time take their names first and look for the other's then. */
+static int choose_to_hold(struct vb_cma_port *port, enum rdma_port_space ps, const struct vb_cma_addr *addr,
+			  bool afonly)
+{
+	struct reservation r = reservation_of(ps, addr->port);
+	int err = bind_number(port, ps, addr, afonly);
+
+	return !err && vb_port_is_bound(&r, sizeof(r)) ? -EADDRINUSE : err;
+}
+
+static int choose_to_reserve(struct vb_cma_port *port, enum rdma_port_space ps,
+			     const struct vb_cma_addr *addr, bool afonly)
+{
+	struct reservation r = reservation_of(ps, addr->port);
+	int err = vb_port_bind(&port->sockets[0], &r, sizeof(r));
+
+	if (err)
+		return err;
+	port->names = 1;
+	return vb_cma_port_is_held(ps, addr, afonly) ? -EADDRINUSE : 0;
+}
+
+typedef int choose(struct vb_cma_port *port, enum rdma_port_space ps, const struct vb_cma_addr *addr,
+		   bool afonly);
 
 uint16_t vb_cma_port_random(void)
 {
@@ -106,17 +166,18 @@ uint16_t vb_cma_port_random(void)
 	return (uint16_t)(FIRST_EPHEMERAL + r % (LAST_EPHEMERAL - FIRST_EPHEMERAL + 1));
 }
 
-static int bind_any_number(struct vb_cma_port *port, enum rdma_port_space ps, struct vb_cma_addr *addr,
-			   bool afonly)
+static int choose_number(struct vb_cma_port *port, enum rdma_port_space ps, struct vb_cma_addr *addr,
+			 bool afonly, choose *chooses)
 {
 	uint16_t first = vb_cma_port_random();
 	int err;
 
 	addr->port = first;
 	do {
-		err = bind_number(port, ps, addr, afonly);
+		err = chooses(port, ps, addr, afonly);
 		if (err != -EADDRINUSE)
 			return err;
+		drop_names(port);
 		addr->port = addr->port == LAST_EPHEMERAL ? FIRST_EPHEMERAL : (uint16_t)(addr->port + 1);
 	} while (addr->port != first);
 	return -EADDRINUSE;
@@ -132,9 +193,24 @@ int vb_cma_port_bind(enum rdma_port_space ps, struct vb_cma_addr *addr, bool afo
 	if (addr->port)
 		err = bind_number(port, ps, addr, afonly);
 	else
-		err = bind_any_number(port, ps, addr, afonly);
+		err = choose_number(port, ps, addr, afonly, choose_to_hold);
 	if (err)
-		free(port);
+		vb_cma_port_close(port);
+	else
+		*out = port;
+	return err;
+}
+
+int vb_cma_port_reserve(enum rdma_port_space ps, struct vb_cma_addr *addr, bool afonly,
+			struct vb_cma_port **out)
+{
+	struct vb_cma_port *port = calloc(1, sizeof(*port));
+
+	if (!port)
+		return -ENOMEM;
+	int err = choose_number(port, ps, addr, afonly, choose_to_reserve);
+	if (err)
+		vb_cma_port_close(port);
 	else
 		*out = port;
 	return err;
@@ -153,7 +229,6 @@ void vb_cma_port_close(struct vb_cma_port *port)
 {
 	if (!port)
 		return;
-	for (unsigned i = 0; i < port->names; i++)
-		vb_port_close(&port->sockets[i]);
+	drop_names(port);
 	free(port);
 }

@@ -45,6 +45,7 @@ void vb_cma_id_forget(void)
 	vb_list_for_each(id, &ids, node) {
 		id->conn = NULL;
 		id->port = NULL;
+		id->reservation = NULL;
 		id->device = NULL;
 		vb_list_init(&id->groups);
 	}

@@ -5,6 +5,7 @@
 #include <infiniband/ib.h>
 #include <rdma/rsocket.h>
 #include <sched.h>
+#include <sys/resource.h>
 
 #include "cm.h"
 
@@ -289,6 +290,76 @@ static void bind__reusable_until_one_listens(void **state)
 	assert_ok(rdma_destroy_id(a));
 	assert_ok(rdma_listen(b, 1));
 	assert_ok(rdma_destroy_id(b));
+}
+
+static struct rdma_cm_id *new_reusable(void)
+{
+	struct rdma_cm_id *id = new_id(ch, RDMA_PS_TCP);
+	int one = 1;
+
+	assert_ok(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &one, sizeof(one)));
+	return id;
+}
+
+/* The first one is not reusable, or it listens. Servers try one port after the other until they are bound. */
+static void reusable_finds(const char *first, bool listens, const char *second)
+{
+	if (!is_here(first) || !is_here(second))
+		return;
+	struct rdma_cm_id *a = listens ? new_reusable() : new_id(ch, RDMA_PS_TCP), *b = new_reusable();
+	struct address x = address(first, 0), y;
+
+	assert_ok(rdma_bind_addr(a, sockaddr(&x)));
+	if (listens)
+		assert_ok(rdma_listen(a, 1));
+	y = with_port(address(second, 0), rdma_get_src_port(a));
+	assert_refused(EADDRINUSE, rdma_bind_addr(b, sockaddr(&y)));
+	assert_ok(rdma_destroy_id(a));
+	assert_ok(rdma_bind_addr(b, sockaddr(&y)));
+	assert_ok(rdma_listen(b, 1));
+	assert_ok(rdma_destroy_id(b));
+}
+
+static void bind__reusable_finds_the_port_in_use(void **state)
+{
+	(void)state;
+	for (int listens = 0; listens < 2; listens++) {
+		reusable_finds("127.0.0.1", listens, "127.0.0.1");
+		reusable_finds("127.0.0.1", listens, "0.0.0.0");
+		reusable_finds("0.0.0.0", listens, "127.0.0.1");
+		reusable_finds("0.0.0.0", listens, "::");
+		reusable_finds("::", listens, "127.0.0.1");
+	}
+}
+
+/* So many that some would get the same number if each were chosen alone. */
+static void bind__chosen_ports_differ(void **state)
+{
+	enum { COUNT = 800, SPARE = 100 };
+	struct rdma_cm_id *ids[COUNT];
+	struct address lo = address("127.0.0.1", 0);
+	struct rlimit before, raised;
+	bool seen[1 << 16] = { false };
+
+	(void)state;
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	raised = before;
+	if (raised.rlim_cur < COUNT + SPARE)
+		raised.rlim_cur = COUNT + SPARE;
+	if (setrlimit(RLIMIT_NOFILE, &raised)) {
+		print_message("# not tried: no more than %u descriptors here\n", (unsigned)before.rlim_max);
+		return;
+	}
+	for (int i = 0; i < COUNT; i++) {
+		ids[i] = i % 2 ? new_id(ch, RDMA_PS_TCP) : new_reusable();
+		assert_ok(rdma_bind_addr(ids[i], sockaddr(&lo)));
+		uint16_t port = ntohs(rdma_get_src_port(ids[i]));
+		assert_false(seen[port]);
+		seen[port] = true;
+	}
+	for (int i = 0; i < COUNT; i++)
+		assert_ok(rdma_destroy_id(ids[i]));
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
 static void listen__states(void **state)
@@ -642,6 +713,8 @@ int main(void)
 		cmocka_unit_test(bind__conflicts),
 		cmocka_unit_test(bind__ipv6_only_leaves_ipv4_alone),
 		cmocka_unit_test(bind__reusable_until_one_listens),
+		cmocka_unit_test(bind__reusable_finds_the_port_in_use),
+		cmocka_unit_test(bind__chosen_ports_differ),
 		cmocka_unit_test(listen__states),
 		cmocka_unit_test(resolve__fills_the_id),
 		cmocka_unit_test(resolve__source_gid_belongs_to_the_device),
