@@ -7,12 +7,12 @@
  *                    │                  │ └── timer of the progress thread
  *                 channels ◄─ events ───┘ └── MADs by inbox (slots) and ports (listeners)
  *
- * Rooms. Each uses itself and those above it in this list, never those below:
+ * Rooms. Each uses only those below it:
  *
- *   address/   addresses, devices, ports: they know no ids
- *   agent/     the lock, channels with their events, and the machine that leads to events and MADs
- *   id/        ids, what they wait for, and the CM messages that make new ones
  *   .          the public calls
+ *   id/        ids, what they wait for, and the CM messages that make new ones
+ *   agent/     the lock, channels with their events, and the machine that leads to events and MADs
+ *   address/   addresses, devices, ports: they know no ids
  *
  * Who owns what. An id owns its bound port, its path record and, from connect or request to its destruction,
  * one connection of the machine (malloc'ed; the machine gives it back by VB_CM_EV_RELEASE, often after the id

@@ -17,7 +17,6 @@
 #include "base/scatter.h"
 #include "rdmacm/agent/message_fault.h"
 #include "rdmacm/agent/packet.h"
-#include "ud/gsi.h"
 #include "roce/port.h"
 #include "ud/gsi.h"
 

@@ -24,7 +24,7 @@ struct vb_cm_endpoint vb_cma_endpoint_locked(void *user, const struct vb_cm_rout
 void vb_cma_agent_finish_locked(void);
 /*
  * Calls that send a connection's last message end with this, without the lock: the program may leave by
- * _exit next, and the message must be out by then (roce/gsi.h).
+ * _exit next, and the message must be out by then (ud/gsi.h).
  */
 void vb_cma_agent_flush(void);
 
