@@ -10,16 +10,18 @@ enum { MAX_BACKLOG = 16384 };
 
 static int bind_to_listen(struct vb_cma_id *id, const char *call)
 {
-	struct vb_cma_addr addr = id->src;
+	struct vb_cma_addr addr;
+	int err = 0;
 
 	if (vb_cma_id_state(id) == VB_CMA_IDLE) {
 		vb_cma_addr_any(AF_INET, &addr);
-		return vb_cma_id_bind(id, call, &addr);
+		err = vb_cma_id_bind(id, call, &addr);
 	}
-	if (id->port)
-		return 0;
+	if (err || id->port)
+		return err;
 	/* A reusable address: now it is taken. */
-	int err = vb_cma_port_bind(id->pub.ps, &addr, id->afonly, &id->port);
+	addr = id->src;
+	err = vb_cma_port_bind(id->pub.ps, &addr, id->afonly, &id->port);
 	if (err)
 		vb_explain(call, "port %u: %s", id->src.port, strerror(-err));
 	return err;

@@ -374,6 +374,10 @@ static void listen__states(void **state)
 	assert_refused(EINVAL, rdma_resolve_addr(id, NULL, sockaddr(&to), 100));
 	assert_refused(EINVAL, rdma_bind_addr(id, sockaddr(&to)));
 	assert_ok(rdma_destroy_id(id));
+	id = new_reusable(); /* which takes the port that it is bound to only here */
+	assert_ok(rdma_listen(id, 0));
+	assert_int_not_equal(rdma_get_src_port(id), 0);
+	assert_ok(rdma_destroy_id(id));
 }
 
 /* ---- resolve ---- */
