@@ -148,7 +148,7 @@ static void note(const struct rdma_cm_event *event)
 	snprintf(text, sizeof(text), event->status ? "%s, status %d" : "%s", rdma_event_str(event->event),
 		 event->status);
 	vb_capture_event(&(struct vb_capture_event){ .event = VB_EVENT_CM,
-						     .qpn = event->id->qp ? event->id->qp->qp_num : 0,
+						     .qpn = event->id->qp ? vb_cma_id_of(event->id)->qpn : 0,
 						     .opcode = event->event,
 						     .status = (uint32_t)event->status },
 			 text);
