@@ -135,8 +135,12 @@ ssize_t vb_rs_stream_write(struct vb_rs *s, const struct iovec *iov, int iovcnt,
 
 /* ---- reading ---- */
 
-/* Where to read next. 0 bytes and no error: the end. */
-static int await_bytes_locked(struct vb_rs *s, bool may_block, uint32_t *bytes, uint32_t *offset)
+/*
+ * Where to read next. 0 bytes and no error: the end. A call that has read bytes returns them. It leaves the
+ * connection's error to the next call, which then does not take a lost connection for a finished one.
+ */
+static int await_bytes_locked(struct vb_rs *s, bool has_read, bool may_block, uint32_t *bytes,
+			      uint32_t *offset)
 {
 	*bytes = vb_rs_stream_readable(&s->stream, offset);
 	if (*bytes)
@@ -146,15 +150,15 @@ static int await_bytes_locked(struct vb_rs *s, bool may_block, uint32_t *bytes, 
 		return err;
 	*bytes = vb_rs_stream_readable(&s->stream, offset);
 	/* no bytes: it is the end */
-	return *bytes || s->stream.link != VB_RS_BROKEN ? 0 : -vb_rs_take_error_locked(s);
+	return *bytes || has_read || s->stream.link != VB_RS_BROKEN ? 0 : -vb_rs_take_error_locked(s);
 }
 
-static int read_piece(struct vb_rs *s, struct cursor *c, bool may_block)
+static int read_piece(struct vb_rs *s, struct cursor *c, bool has_read, bool may_block)
 {
 	uint32_t bytes, offset;
 
 	pthread_mutex_lock(&s->lock);
-	int err = await_bytes_locked(s, may_block, &bytes, &offset);
+	int err = await_bytes_locked(s, has_read, may_block, &bytes, &offset);
 	pthread_mutex_unlock(&s->lock);
 	if (err || !bytes)
 		return err;
@@ -180,7 +184,7 @@ static ssize_t peek(struct vb_rs *s, struct cursor *c, bool may_block, bool all)
 	size_t total = 0;
 
 	pthread_mutex_lock(&s->lock);
-	int err = await_bytes_locked(s, may_block, &bytes, &offset);
+	int err = await_bytes_locked(s, false, may_block, &bytes, &offset);
 	s->peeks_for = c->left;
 	if (!err)
 		(void)vb_rs_wait_locked(s, can_peek_all, may_block && all, s->options.receive_timeout_ns,
@@ -200,8 +204,11 @@ static ssize_t read_pieces(struct vb_rs *s, struct cursor *c, bool may_block, bo
 	size_t total = c->left;
 	int n = 1;
 
-	while (c->left && n > 0)
-		n = read_piece(s, c, may_block && (all || c->left == total));
+	while (c->left && n > 0) {
+		bool has_read = c->left != total;
+
+		n = read_piece(s, c, has_read, may_block && (all || !has_read));
+	}
 	return n < 0 && c->left == total ? n : (ssize_t)(total - c->left);
 }
 

@@ -822,6 +822,27 @@ static void close__cut_by_linger(void **state)
 	assert_ok(rclose(e.server));
 }
 
+/* Of a connection that is lost, the bytes that came before can be read. The error comes then, not an end. */
+static void close__cut_behind_bytes(void **state)
+{
+	struct linger l = { .l_onoff = 1 };
+	char got[10];
+
+	(void)state;
+	for (int flags = 0; flags <= MSG_WAITALL; flags += MSG_WAITALL) {
+		struct ends e = connected("127.0.0.1");
+
+		send_all(e.client, "abc", 3);
+		assert_int_equal(wait_for(e.server, POLLIN), POLLIN);
+		assert_ok(rsetsockopt(e.client, SOL_SOCKET, SO_LINGER, &l, sizeof(l)));
+		assert_ok(rclose(e.client));
+		assert_int_equal(rrecv(e.server, got, sizeof(got), flags), 3);
+		assert_refused(ECONNRESET, (int)rrecv(e.server, got, sizeof(got), 0));
+		assert_int_equal(rrecv(e.server, got, sizeof(got), 0), 0);
+		assert_ok(rclose(e.server));
+	}
+}
+
 static void child_connects(struct listener *l, int ready)
 {
 	int s = rsocket(AF_INET, SOCK_STREAM, 0);
@@ -1264,6 +1285,7 @@ int main(void)
 		cmocka_unit_test(close__among_signals),
 		cmocka_unit_test(shutdown__wakes_a_reader),
 		cmocka_unit_test(close__cut_by_linger),
+		cmocka_unit_test(close__cut_behind_bytes),
 		cmocka_unit_test(peer__dies),
 		cmocka_unit_test(peer__is_silent),
 		cmocka_unit_test(short__moves_no_memory),
