@@ -67,14 +67,24 @@ static void note_locked(struct vb_sock *v, int set, int op, const struct epoll_e
 	*m = (struct vb_membership){ set, *event };
 }
 
+/* Is the kernel's socket still in the set? A set that was closed, and whose number was reused, has it not. */
+static bool is_member(const struct vb_membership *m, int fd)
+{
+	bool is_exclusive = m->event.events & EPOLLEXCLUSIVE;
+	struct epoll_event same = m->event;
+
+	/* The kernel changes no exclusive member: EINVAL. It says ENOENT of others only without the flag. */
+	same.events &= ~(uint32_t)EPOLLEXCLUSIVE;
+	return !vb_real()->epoll_ctl(m->set, EPOLL_CTL_MOD, fd, &same) || (is_exclusive && errno == EINVAL);
+}
+
 void vb_move_memberships_locked(struct vb_sock *v, int fd)
 {
 	for (unsigned i = 0; i < v->num_memberships; i++) {
 		struct vb_membership *m = &v->memberships[i];
-		bool stays = v->kind == VB_LISTENING;
 
-		/* A set that was closed meanwhile, and whose number was reused, does not have it. */
-		if (!vb_real()->epoll_ctl(m->set, stays ? EPOLL_CTL_MOD : EPOLL_CTL_DEL, fd, &m->event))
+		if (v->kind == VB_LISTENING ? is_member(m, fd) :
+					      !vb_real()->epoll_ctl(m->set, EPOLL_CTL_DEL, fd, NULL))
 			(void)repoll_ctl(m->set, EPOLL_CTL_ADD, v->rs, &m->event);
 	}
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Threads of programs that run on libverbatim-sockets: cancelled and interrupted ones. This program is linked
- * with it.
+ * Programs that run on libverbatim-sockets: their cancelled and interrupted threads, and their epoll sets.
+ * This program is linked with it.
  */
 #include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 
@@ -273,9 +274,80 @@ static void accepting_for_a_time__is_interrupted(void **state)
 	assert_ok(close(listener));
 }
 
+/* ---- sets ---- */
+
+/* Listens for RDMA as long as it lives. */
+static pid_t take_rdma(int listener)
+{
+	int ready[2];
+	char c;
+
+	assert_ok(pipe(ready));
+	pid_t child = fork();
+	if (!child) {
+		(void)events_within(listener, POLLIN, 0);
+		(void)!write(ready[1], "x", 1);
+		pause();
+		_exit(1);
+	}
+	assert_int_equal(read(ready[0], &c, 1), 1);
+	close(ready[0]);
+	close(ready[1]);
+	return child;
+}
+
+/* A client over RDMA, as soon as this process listens for it. */
+static int connect_over_rdma(int listener, const struct sockaddr_in *at)
+{
+	for (int ms = 0; ms < WAIT_MS; ms += 20) {
+		(void)events_within(listener, POLLIN, 0);
+		int client = connect_to(at);
+		if (is_rdma(client))
+			return client;
+		assert_ok(close(accept(listener, NULL, NULL)));
+		assert_ok(close(client));
+		usleep(20000);
+	}
+	fail_msg("the listener does not listen for RDMA");
+	return -1;
+}
+
+/* A set that has the listener before it listens for RDMA tells of connections over RDMA, too. */
+static void set_has_listener(uint32_t flags)
+{
+	struct epoll_event event = { .events = EPOLLIN | flags };
+	struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t len = sizeof(at);
+	int listener = socket(AF_INET, SOCK_STREAM, 0), set = epoll_create1(0);
+
+	assert_ok(bind(listener, (struct sockaddr *)&at, sizeof(at)));
+	assert_ok(getsockname(listener, (struct sockaddr *)&at, &len));
+	assert_ok(listen(listener, 4));
+	pid_t child = take_rdma(listener);
+	assert_ok(epoll_ctl(set, EPOLL_CTL_ADD, listener, &event));
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	int client = connect_over_rdma(listener, &at);
+	assert_int_equal(epoll_wait(set, &event, 1, WAIT_MS), 1);
+	int server = accept(listener, NULL, NULL);
+	assert_true(is_rdma(server));
+	assert_ok(close(server));
+	assert_ok(close(client));
+	assert_ok(close(set));
+	assert_ok(close(listener));
+}
+
+static void set__has_a_listener_that_gets_rdma_later(void **state)
+{
+	(void)state;
+	set_has_listener(0);
+	set_has_listener(EPOLLEXCLUSIVE);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(set__has_a_listener_that_gets_rdma_later),
 		cmocka_unit_test(reading__is_cancelled),
 		cmocka_unit_test(writing__is_cancelled),
 		cmocka_unit_test(accepting__is_cancelled),
