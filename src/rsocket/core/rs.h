@@ -46,6 +46,7 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/numbers.h"
+#include "base/ticks.h"
 #include "host/host.h"
 #include "proto/rsocket/rs_stream.h"
 #include "rsocket/private.h"
@@ -180,7 +181,7 @@ struct vb_rs {
 	struct sockaddr_storage peer; /* of rconnect */
 	bool was_bound;               /* by the program */
 	unsigned attempts;            /* of a resolution */
-	unsigned empty_polls;         /* of the CQ since the event channel was read */
+	uint64_t events_looked;       /* when its channel was read: vb_rs_look_is_due */
 	struct vb_rs_endpoint end;
 	unsigned endpoints;           /* made and destroyed */
 	struct vb_rs_stream stream;
@@ -215,6 +216,21 @@ static inline bool vb_rs_is_opening(const struct vb_rs *s)
 static inline bool vb_rs_may_block(const struct vb_rs *s, int flags)
 {
 	return !(s->fcntl_flags & O_NONBLOCK) && !(flags & MSG_DONTWAIT);
+}
+
+/*
+ * Is it time for another look at what rarely changes? A look is a system call. A program that polls in a loop
+ * makes it once in VB_RS_LOOK_US, and one that polls now and then makes it each time.
+ */
+static inline bool vb_rs_look_is_due(uint64_t *looked)
+{
+	enum { VB_RS_LOOK_US = 50 };
+	uint64_t now = vb_ticks();
+
+	if (now - *looked < VB_RS_LOOK_US * vb_ticks_us())
+		return false;
+	*looked = now;
+	return true;
 }
 
 /* Reads and clears SO_ERROR: a positive errno or 0. */

@@ -8,8 +8,6 @@
 #include "rsocket/core/wake.h"
 #include "rsocket/datagram/datagram.h"
 
-enum { EMPTY_POLLS = 64 }; /* of the CQs until the UDP socket is read */
-
 /* ---- life ---- */
 
 int vb_rs_datagram_open(struct vb_rs *s)
@@ -97,10 +95,8 @@ bool vb_rs_datagram_progress_locked(struct vb_rs *s)
 
 	vb_list_for_each(p, &d->ports, node)
 		any |= progress_port(p);
-	if (!any && (d->udp_is_due || vb_list_is_empty(&d->ports) || ++d->empty_polls >= EMPTY_POLLS)) {
-		d->empty_polls = 0;
+	if (!any && (d->udp_is_due || vb_list_is_empty(&d->ports) || vb_rs_look_is_due(&d->udp_looked)))
 		any = vb_rs_udp_take(s);
-	}
 	if (any)
 		vb_rs_wake_locked(s);
 	return any;

@@ -83,7 +83,7 @@ struct vb_rs_datagram {
 	unsigned num_udp_received, num_dests;
 	struct vb_rs_dest *buckets[VB_RS_BUCKETS];
 	struct vb_cma_addr peer; /* of rconnect; family 0: none */
-	unsigned empty_polls;    /* of the CQs since the UDP socket was read */
+	uint64_t udp_looked;     /* when the UDP socket was read: vb_rs_look_is_due */
 	bool udp_is_due;         /* something may wait at the UDP socket */
 	bool reading_is_shut, writing_is_shut; /* rshutdown, rclose */
 };

@@ -6,17 +6,11 @@
 bool vb_rs_stream_progress_locked(struct vb_rs *s)
 {
 	bool happened = s->end.cq && vb_rs_endpoint_progress_locked(s);
-	/*
-	 * A connection's own events are rare: its channel is read after many empty polls, and when its
-	 * descriptor is readable.
-	 */
-	enum { EMPTY_POLLS = 256 };
-	bool is_due = s->state != VB_RS_CONNECTED || (!happened && ++s->empty_polls >= EMPTY_POLLS);
+	/* A connection's own events are rare. Its channel is also read when its descriptor is readable. */
+	bool is_due = s->state != VB_RS_CONNECTED || (!happened && vb_rs_look_is_due(&s->events_looked));
 
-	if (is_due && !vb_rs_has_backlog(s)) {
-		s->empty_polls = 0;
+	if (is_due && !vb_rs_has_backlog(s))
 		happened |= vb_rs_events_progress_locked(s);
-	}
 	if (happened)
 		vb_rs_wake_locked(s);
 	return happened;

@@ -73,6 +73,34 @@ static void datagrams__on_a_wildcard(void **state)
 	assert_ok(rclose(server.fd));
 }
 
+/* By a receive that does not wait, though the socket has queue pairs already and polls only these often. */
+static void receive__a_strangers_first_at_once(void **state)
+{
+	enum { LOOKS = 4, BETWEEN_US = 1000 };
+	struct listener a = bound("127.0.0.1"), b = bound("127.0.0.1"), stranger = bound("127.0.0.1");
+	ssize_t n = -1;
+	char got[8];
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		send_to(a.fd, &b, "to b", 4);
+		expect_from(&b, &a, "to b", 4);
+		send_to(b.fd, &a, "to a", 4);
+		expect_from(&a, &b, "to a", 4);
+	}
+	for (int i = 0; i < LOOKS; i++)
+		assert_refused(EAGAIN, (int)rrecv(a.fd, got, sizeof(got), MSG_DONTWAIT));
+	send_to(stranger.fd, &a, "first", 5);
+	for (int i = 0; i < LOOKS && n < 0; i++) {
+		usleep(BETWEEN_US);
+		n = rrecv(a.fd, got, sizeof(got), MSG_DONTWAIT);
+	}
+	assert_int_equal(n, 5);
+	assert_ok(rclose(a.fd));
+	assert_ok(rclose(b.fd));
+	assert_ok(rclose(stranger.fd));
+}
+
 static atomic_bool is_over;
 
 static void *send_to_peer(void *fd)
@@ -261,6 +289,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(datagrams__on_each_address),
 		cmocka_unit_test(datagrams__on_a_wildcard),
+		cmocka_unit_test(receive__a_strangers_first_at_once),
 		cmocka_unit_test(connected__hears_its_peer_alone),
 		cmocka_unit_test(connected__to_another_while_a_thread_sends),
 		cmocka_unit_test(ends__wake_who_waits),

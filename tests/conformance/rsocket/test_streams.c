@@ -902,6 +902,38 @@ static void peer__dies(void **state)
 	close_all(s, &l, ready);
 }
 
+enum { MOST_CALLS = 200, BETWEEN_CALLS_US = 150000 };
+
+/* Looks now and then, without waiting. The error that comes; EAGAIN: none. */
+static int look_often(int s, int calls)
+{
+	char c;
+	int err = EAGAIN;
+
+	for (int i = 0; err == EAGAIN && i < calls; i++) {
+		usleep(BETWEEN_CALLS_US);
+		assert_int_equal(rrecv(s, &c, 1, MSG_DONTWAIT), -1);
+		err = errno;
+	}
+	return err;
+}
+
+static void peer__dies_while_nobody_waits(void **state)
+{
+	enum { UNTIL_ALL_IS_SENT = 3 };
+	struct listener l = listen_at("127.0.0.1");
+	int ready[2];
+	pid_t child;
+
+	(void)state;
+	int s = accept_ready_child(&l, ready, &child);
+	assert_int_equal(look_often(s, UNTIL_ALL_IS_SENT), EAGAIN); /* no request is left to fail */
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	assert_int_equal(look_often(s, MOST_CALLS), ECONNRESET);
+	close_all(s, &l, ready);
+}
+
 /* On the wire, where that is all that can be known, keepalive finds out. */
 static void peer__is_silent(void **state)
 {
@@ -1287,6 +1319,7 @@ int main(void)
 		cmocka_unit_test(close__cut_by_linger),
 		cmocka_unit_test(close__cut_behind_bytes),
 		cmocka_unit_test(peer__dies),
+		cmocka_unit_test(peer__dies_while_nobody_waits),
 		cmocka_unit_test(peer__is_silent),
 		cmocka_unit_test(short__moves_no_memory),
 		cmocka_unit_test(fork__a_child_has_only_its_own),
