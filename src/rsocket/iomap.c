@@ -111,6 +111,9 @@ int vb_rs_prepare_write(struct vb_rs *s, bool may_block)
 {
 	pthread_mutex_lock(&s->lock);
 	int err = vb_rs_await_connection_locked(s, may_block, s->options.send_timeout_ns, &s->writer);
+	/* A program that only writes hears of its peer's end by this. */
+	if (!err && vb_rs_look_is_due(&s->write_looked))
+		vb_rs_progress_locked(s);
 	if (!err && s->has_new_mappings)
 		err = announce_all_locked(s, may_block);
 	pthread_mutex_unlock(&s->lock);

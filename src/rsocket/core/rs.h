@@ -181,7 +181,8 @@ struct vb_rs {
 	struct sockaddr_storage peer; /* of rconnect */
 	bool was_bound;               /* by the program */
 	unsigned attempts;            /* of a resolution */
-	uint64_t events_looked;       /* when its channel was read: vb_rs_look_is_due */
+	/* when its channel was read, and when a write made progress: vb_rs_look_is_due */
+	uint64_t events_looked, write_looked;
 	struct vb_rs_endpoint end;
 	unsigned endpoints;           /* made and destroyed */
 	struct vb_rs_stream stream;
@@ -219,8 +220,8 @@ static inline bool vb_rs_may_block(const struct vb_rs *s, int flags)
 }
 
 /*
- * Is it time for another look at what rarely changes? A look is a system call. A program that polls in a loop
- * makes it once in VB_RS_LOOK_US, and one that polls now and then makes it each time.
+ * Is it time for another look at what rarely changes? A look may be a system call. A program that polls or
+ * writes in a loop makes it once in VB_RS_LOOK_US, and one that does so now and then makes it each time.
  */
 static inline bool vb_rs_look_is_due(uint64_t *looked)
 {

@@ -934,6 +934,40 @@ static void peer__dies_while_nobody_waits(void **state)
 	close_all(s, &l, ready);
 }
 
+/* A program that only writes hears of its peer's end by a write, long before there is no more room. */
+static void peer__dies_while_it_is_written_to(void **state)
+{
+	struct listener l = listen_at("127.0.0.1");
+	int ready[2], calls = 0;
+	const char data[100] = "";
+	pid_t child;
+	ssize_t n = 0;
+
+	(void)state;
+	int s = accept_ready_child(&l, ready, &child);
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	for (; n >= 0 && calls < MOST_CALLS; calls++) {
+		usleep(BETWEEN_CALLS_US);
+		n = rsend(s, data, sizeof(data), 0);
+	}
+	assert_int_equal(n, -1);
+	assert_int_equal(errno, ECONNRESET);
+	close_all(s, &l, ready);
+}
+
+static void close__fails_the_peers_next_write(void **state)
+{
+	struct ends e = connected("127.0.0.1");
+
+	(void)state;
+	assert_works(&e);
+	assert_ok(rclose(e.server));
+	usleep(BETWEEN_CALLS_US);
+	assert_refused(ECONNRESET, (int)rsend(e.client, "x", 1, 0));
+	assert_ok(rclose(e.client));
+}
+
 /* On the wire, where that is all that can be known, keepalive finds out. */
 static void peer__is_silent(void **state)
 {
@@ -1320,6 +1354,8 @@ int main(void)
 		cmocka_unit_test(close__cut_behind_bytes),
 		cmocka_unit_test(peer__dies),
 		cmocka_unit_test(peer__dies_while_nobody_waits),
+		cmocka_unit_test(peer__dies_while_it_is_written_to),
+		cmocka_unit_test(close__fails_the_peers_next_write),
 		cmocka_unit_test(peer__is_silent),
 		cmocka_unit_test(short__moves_no_memory),
 		cmocka_unit_test(fork__a_child_has_only_its_own),
