@@ -30,8 +30,7 @@ void vb_rs_backlog_close(struct vb_rs *s);
 /* ---- connecting (connect.c) ---- */
 
 /* Under the lock. Waits while a connection is opening; held: as vb_rs_wait_locked's. */
-int vb_rs_await_connection_locked(struct vb_rs *s, bool may_block, uint64_t timeout_ns,
-				  pthread_mutex_t *held);
+int vb_rs_await_connection_locked(struct vb_rs *s, uint64_t deadline, pthread_mutex_t *held);
 
 /* ---- streams (stream_io.c, iomap.c) ---- */
 
@@ -39,7 +38,7 @@ int vb_rs_await_connection_locked(struct vb_rs *s, bool may_block, uint64_t time
 enum { VB_RS_FIRST_PIECE = 4096, VB_RS_LONGEST_PIECE = 65536 };
 
 /* Before a write, without a lock: waits for the connection, and sends the peer mappings new to it. */
-int vb_rs_prepare_write(struct vb_rs *s, bool may_block);
+int vb_rs_prepare_write(struct vb_rs *s, int flags, uint64_t *deadline);
 /* Bytes of iov. */
 ssize_t vb_rs_stream_read(struct vb_rs *s, const struct iovec *iov, int iovcnt, int flags);
 ssize_t vb_rs_stream_write(struct vb_rs *s, const struct iovec *iov, int iovcnt, int flags);

@@ -18,7 +18,7 @@ static void await_locked(struct vb_rs *s, bool (*is_ready)(struct vb_rs *s))
 		 end = now + (uint64_t)(o->lingers && o->linger_s > 0 ? o->linger_s : CLOSE_TIMEOUT_S) *
 				     NS_PER_S;
 
-	while (now < end && vb_rs_wait_locked(s, is_ready, true, end - now, NULL) == -EINTR)
+	while (now < end && vb_rs_wait_locked(s, is_ready, end, NULL) == -EINTR)
 		now = vb_now_ns();
 }
 

@@ -8,10 +8,10 @@
 
 static bool is_decided(struct vb_rs *s) { return !vb_rs_is_opening(s); }
 
-int vb_rs_await_connection_locked(struct vb_rs *s, bool may_block, uint64_t timeout_ns, pthread_mutex_t *held)
+int vb_rs_await_connection_locked(struct vb_rs *s, uint64_t deadline, pthread_mutex_t *held)
 {
 	if (vb_rs_is_opening(s)) {
-		int err = vb_rs_wait_locked(s, is_decided, may_block, timeout_ns, held);
+		int err = vb_rs_wait_locked(s, is_decided, deadline, held);
 		if (err)
 			return err;
 	}
@@ -55,12 +55,12 @@ static int begin_locked(struct vb_rs *s, const struct sockaddr *addr, socklen_t 
 
 static int connect_locked(struct vb_rs *s, const struct sockaddr *addr, socklen_t len)
 {
-	bool may_block = vb_rs_may_block(s, 0);
+	uint64_t deadline = vb_rs_deadline(vb_rs_may_block(s, 0), s->options.send_timeout_ns);
 	int err = begin_locked(s, addr, len);
 
 	if (err)
 		return err;
-	err = vb_rs_await_connection_locked(s, may_block, s->options.send_timeout_ns, NULL);
+	err = vb_rs_await_connection_locked(s, deadline, NULL);
 	return err == -EAGAIN ? -EINPROGRESS : err;
 }
 
@@ -112,8 +112,8 @@ static int accept_locked(struct vb_rs *s, struct vb_rs **child)
 {
 	if (s->state != VB_RS_LISTENING)
 		return -EINVAL;
-	int err =
-		vb_rs_wait_locked(s, has_request, vb_rs_may_block(s, 0), s->options.receive_timeout_ns, NULL);
+	uint64_t deadline = vb_rs_deadline(vb_rs_may_block(s, 0), s->options.receive_timeout_ns);
+	int err = vb_rs_wait_locked(s, has_request, deadline, NULL);
 	if (err)
 		return err;
 	*child = s->state == VB_RS_LISTENING ? vb_rs_backlog_take_locked(s) : NULL;

@@ -45,15 +45,14 @@ static bool can_receive(struct vb_rs *s)
 
 static ssize_t receive_locked(struct vb_rs *s, struct msghdr *msg, int flags)
 {
+	uint64_t deadline = vb_rs_deadline(vb_rs_may_block(s, flags), s->options.receive_timeout_ns);
 	struct vb_cma_addr src;
 	struct vb_rs_port *port;
 	const uint8_t *data = NULL;
 
 	for (;;) {
-		int err = vb_rs_datagram_is_readable(s) ?
-				  0 :
-				  vb_rs_wait_locked(s, can_receive, vb_rs_may_block(s, flags),
-						    s->options.receive_timeout_ns, NULL);
+		int err = vb_rs_datagram_is_readable(s) ? 0 :
+							  vb_rs_wait_locked(s, can_receive, deadline, NULL);
 		if (err)
 			return err;
 		if (!vb_rs_datagram_is_readable(s))
@@ -124,7 +123,7 @@ static ssize_t send_packet(struct vb_rs_dest *dest, const struct iovec *iov, int
 }
 
 static ssize_t send_locked(struct vb_rs *s, const struct vb_cma_addr *to, const struct iovec *iov, int iovcnt,
-			   int flags)
+			   uint64_t deadline)
 {
 	size_t bytes = total(iov, iovcnt);
 	struct vb_rs_dest *dest;
@@ -144,11 +143,10 @@ static ssize_t send_locked(struct vb_rs *s, const struct vb_cma_addr *to, const 
 	if (!vb_rs_dest_has_qp(dest))
 		return vb_rs_udp_send(s, dest, iov, iovcnt, VB_RS_UDP_DATA);
 	if (!dest->port->num_free) {
-		err = vb_rs_wait_locked(s, vb_rs_datagram_is_writable, vb_rs_may_block(s, flags),
-					s->options.send_timeout_ns, NULL);
+		err = vb_rs_wait_locked(s, vb_rs_datagram_is_writable, deadline, NULL);
 		if (err)
 			return err;
-		return send_locked(s, to, iov, iovcnt, flags); /* the lock was released */
+		return send_locked(s, to, iov, iovcnt, deadline); /* the lock was released */
 	}
 	return send_packet(dest, iov, iovcnt, bytes);
 }
@@ -162,9 +160,10 @@ ssize_t vb_rs_datagram_send(struct vb_rs *s, const struct msghdr *msg, int flags
 	if (addr && (!vb_rs_is_whole_address(addr, msg->msg_namelen) || vb_cma_addr_parse(addr, &to)))
 		return -EINVAL;
 	pthread_mutex_lock(&s->lock);
+	uint64_t deadline = vb_rs_deadline(vb_rs_may_block(s, flags), s->options.send_timeout_ns);
 	if (!addr)
 		to = s->datagram->peer;
-	n = to.family ? send_locked(s, &to, msg->msg_iov, (int)msg->msg_iovlen, flags) : -EDESTADDRREQ;
+	n = to.family ? send_locked(s, &to, msg->msg_iov, (int)msg->msg_iovlen, deadline) : -EDESTADDRREQ;
 	pthread_mutex_unlock(&s->lock);
 	return n;
 }

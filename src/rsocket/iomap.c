@@ -19,7 +19,8 @@ static int check_locked(struct vb_rs *s, size_t len, int prot)
 		return -EINVAL;
 	if (s->state == VB_RS_ACCEPTING)
 		return 0;
-	return vb_rs_await_connection_locked(s, vb_rs_may_block(s, 0), s->options.send_timeout_ns, NULL);
+	uint64_t deadline = vb_rs_deadline(vb_rs_may_block(s, 0), s->options.send_timeout_ns);
+	return vb_rs_await_connection_locked(s, deadline, NULL);
 }
 
 VB_EXPORT off_t riomap(int socket, void *buf, size_t len, int prot, int flags, off_t offset)
@@ -89,13 +90,12 @@ static int announce_locked(struct vb_rs *s, struct vb_rs_mapping *m)
 }
 
 /* The list may change during each wait. */
-static int announce_all_locked(struct vb_rs *s, bool may_block)
+static int announce_all_locked(struct vb_rs *s, uint64_t deadline)
 {
 	struct vb_rs_mapping *m;
 
 	while (next_to_announce(s)) {
-		int err = vb_rs_await_locked(s, can_announce, may_block, s->options.send_timeout_ns,
-					     &s->writer);
+		int err = vb_rs_await_locked(s, can_announce, deadline, &s->writer);
 
 		m = next_to_announce(s);
 		if (!err && m)
@@ -107,15 +107,16 @@ static int announce_all_locked(struct vb_rs *s, bool may_block)
 	return 0;
 }
 
-int vb_rs_prepare_write(struct vb_rs *s, bool may_block)
+int vb_rs_prepare_write(struct vb_rs *s, int flags, uint64_t *deadline)
 {
 	pthread_mutex_lock(&s->lock);
-	int err = vb_rs_await_connection_locked(s, may_block, s->options.send_timeout_ns, &s->writer);
+	*deadline = vb_rs_deadline(vb_rs_may_block(s, flags), s->options.send_timeout_ns);
+	int err = vb_rs_await_connection_locked(s, *deadline, &s->writer);
 	/* A program that only writes hears of its peer's end by this. */
 	if (!err && vb_rs_look_is_due(&s->write_looked))
 		vb_rs_progress_locked(s);
 	if (!err && s->has_new_mappings)
-		err = announce_all_locked(s, may_block);
+		err = announce_all_locked(s, *deadline);
 	pthread_mutex_unlock(&s->lock);
 	return err;
 }
@@ -127,25 +128,27 @@ static bool can_write_directly(struct vb_rs *s)
 	return !vb_rs_is_writable(s) || vb_rs_stream_direct_room(&s->stream) > 0;
 }
 
-static int reserve_locked(struct vb_rs *s, const struct vb_rs_iomap *map, uint64_t offset, size_t most,
-			  bool may_block, struct vb_rs_write *w, bool *is_inline)
+static int await_direct_room_locked(struct vb_rs *s, uint64_t deadline)
 {
-	int err = vb_rs_await_locked(s, can_write_directly, may_block, s->options.send_timeout_ns,
-				     &s->writer);
+	int err = vb_rs_await_locked(s, can_write_directly, deadline, &s->writer);
 
 	if (err)
 		return err;
-	if (!vb_rs_is_writable(s))
-		return vb_rs_write_error(s);
+	return vb_rs_is_writable(s) ? 0 : vb_rs_write_error(s);
+}
+
+static void reserve_locked(struct vb_rs *s, const struct vb_rs_iomap *map, uint64_t offset, size_t most,
+			   struct vb_rs_write *w, bool *is_inline)
+{
 	uint64_t wanted = vb_min_u64(most, map->segment.bytes - (offset - map->offset));
 	uint64_t bytes = vb_min_u64(wanted, vb_rs_stream_direct_room(&s->stream));
 	*is_inline = bytes == wanted && bytes <= s->end.max_inline; /* as in stream_io.c */
 	vb_rs_stream_send_direct(&s->stream, (uint32_t)bytes, *is_inline, map, offset, w);
-	return 0;
 }
 
 /* One piece. Bytes, 0: nothing is mapped there; or a negative errno. */
-static ssize_t write_piece(struct vb_rs *s, const uint8_t *from, size_t most, uint64_t offset, bool may_block)
+static ssize_t write_piece(struct vb_rs *s, const uint8_t *from, size_t most, uint64_t offset,
+			   uint64_t deadline)
 {
 	struct vb_rs_iomap map;
 	struct vb_rs_write w;
@@ -154,7 +157,9 @@ static ssize_t write_piece(struct vb_rs *s, const uint8_t *from, size_t most, ui
 	pthread_mutex_lock(&s->lock);
 	vb_rs_progress_locked(s);
 	bool found = vb_rs_stream_find_iomap(&s->stream, offset, &map);
-	int err = found ? reserve_locked(s, &map, offset, most, may_block, &w, &is_inline) : 0;
+	int err = found ? await_direct_room_locked(s, deadline) : 0;
+	if (found && !err)
+		reserve_locked(s, &map, offset, most, &w, &is_inline);
 	pthread_mutex_unlock(&s->lock);
 	if (err || !found)
 		return err;
@@ -169,15 +174,16 @@ static ssize_t write_piece(struct vb_rs *s, const uint8_t *from, size_t most, ui
 	return err;
 }
 
-static ssize_t write_all(struct vb_rs *s, const uint8_t *from, size_t count, uint64_t offset, bool may_block)
+static ssize_t write_all(struct vb_rs *s, const uint8_t *from, size_t count, uint64_t offset, int flags)
 {
 	size_t done = 0, most = VB_RS_FIRST_PIECE;
-	ssize_t n = vb_rs_prepare_write(s, may_block);
+	uint64_t deadline;
+	ssize_t n = vb_rs_prepare_write(s, flags, &deadline);
 
 	if (n)
 		return n;
 	while (done < count) {
-		n = write_piece(s, from + done, vb_min_u64(most, count - done), offset + done, may_block);
+		n = write_piece(s, from + done, vb_min_u64(most, count - done), offset + done, deadline);
 		if (n <= 0)
 			break;
 		done += (size_t)n;
@@ -199,7 +205,7 @@ VB_EXPORT size_t riowrite(int socket, const void *buf, size_t count, off_t offse
 		n = -EOPNOTSUPP;
 	} else {
 		pthread_mutex_lock(&s->writer);
-		n = write_all(s, buf, count, (uint64_t)offset, vb_rs_may_block(s, flags));
+		n = write_all(s, buf, count, (uint64_t)offset, flags);
 		pthread_mutex_unlock(&s->writer);
 	}
 	vb_rs_put(s);

@@ -59,9 +59,9 @@ static void copy(struct cursor *c, uint8_t *to, const uint8_t *from, size_t byte
 
 /* ---- writing ---- */
 
-static int await_room_locked(struct vb_rs *s, bool may_block)
+static int await_room_locked(struct vb_rs *s, uint64_t deadline)
 {
-	int err = vb_rs_await_locked(s, vb_rs_can_write, may_block, s->options.send_timeout_ns, &s->writer);
+	int err = vb_rs_await_locked(s, vb_rs_can_write, deadline, &s->writer);
 
 	s->full_writes += err != 0;
 	if (err)
@@ -103,13 +103,13 @@ static int put(struct vb_rs *s, struct cursor *c, const struct vb_rs_write *w, c
 	return -ECONNRESET;
 }
 
-static int write_piece(struct vb_rs *s, struct cursor *c, size_t most, bool may_block)
+static int write_piece(struct vb_rs *s, struct cursor *c, size_t most, uint64_t deadline)
 {
 	struct vb_rs_write w;
 	uint8_t *payload = NULL;
 
 	pthread_mutex_lock(&s->lock);
-	int err = await_room_locked(s, may_block);
+	int err = await_room_locked(s, deadline);
 	if (!err)
 		reserve_locked(s, c, most, &w, &payload);
 	pthread_mutex_unlock(&s->lock);
@@ -120,12 +120,12 @@ ssize_t vb_rs_stream_write(struct vb_rs *s, const struct iovec *iov, int iovcnt,
 {
 	struct cursor c = cursor_of(iov, iovcnt);
 	size_t total = c.left, most = VB_RS_FIRST_PIECE;
-	bool may_block = vb_rs_may_block(s, flags);
+	uint64_t deadline;
 
 	pthread_mutex_lock(&s->writer);
-	int err = vb_rs_prepare_write(s, may_block);
+	int err = vb_rs_prepare_write(s, flags, &deadline);
 	while (!err && c.left) {
-		err = write_piece(s, &c, most, may_block);
+		err = write_piece(s, &c, most, deadline);
 		if (most < VB_RS_LONGEST_PIECE)
 			most *= 2;
 	}
@@ -139,13 +139,13 @@ ssize_t vb_rs_stream_write(struct vb_rs *s, const struct iovec *iov, int iovcnt,
  * Where to read next. 0 bytes and no error: the end. A call that has read bytes returns them. It leaves the
  * connection's error to the next call, which then does not take a lost connection for a finished one.
  */
-static int await_bytes_locked(struct vb_rs *s, bool has_read, bool may_block, uint32_t *bytes,
+static int await_bytes_locked(struct vb_rs *s, bool has_read, uint64_t deadline, uint32_t *bytes,
 			      uint32_t *offset)
 {
 	*bytes = vb_rs_stream_readable(&s->stream, offset);
 	if (*bytes)
 		return 0;
-	int err = vb_rs_wait_locked(s, vb_rs_can_read, may_block, s->options.receive_timeout_ns, &s->reader);
+	int err = vb_rs_wait_locked(s, vb_rs_can_read, deadline, &s->reader);
 	if (err)
 		return err;
 	*bytes = vb_rs_stream_readable(&s->stream, offset);
@@ -153,12 +153,12 @@ static int await_bytes_locked(struct vb_rs *s, bool has_read, bool may_block, ui
 	return *bytes || has_read || s->stream.link != VB_RS_BROKEN ? 0 : -vb_rs_take_error_locked(s);
 }
 
-static int read_piece(struct vb_rs *s, struct cursor *c, bool has_read, bool may_block)
+static int read_piece(struct vb_rs *s, struct cursor *c, bool has_read, uint64_t deadline)
 {
 	uint32_t bytes, offset;
 
 	pthread_mutex_lock(&s->lock);
-	int err = await_bytes_locked(s, has_read, may_block, &bytes, &offset);
+	int err = await_bytes_locked(s, has_read, deadline, &bytes, &offset);
 	pthread_mutex_unlock(&s->lock);
 	if (err || !bytes)
 		return err;
@@ -178,17 +178,16 @@ static bool can_peek_all(struct vb_rs *s)
 }
 
 /* Consumes nothing. Copies what has come; with `all` it waits first, as long as more can come. */
-static ssize_t peek(struct vb_rs *s, struct cursor *c, bool may_block, bool all)
+static ssize_t peek(struct vb_rs *s, struct cursor *c, uint64_t deadline, bool all)
 {
 	uint32_t bytes, offset;
 	size_t total = 0;
 
 	pthread_mutex_lock(&s->lock);
-	int err = await_bytes_locked(s, false, may_block, &bytes, &offset);
+	int err = await_bytes_locked(s, false, deadline, &bytes, &offset);
 	s->peeks_for = c->left;
 	if (!err)
-		(void)vb_rs_wait_locked(s, can_peek_all, may_block && all, s->options.receive_timeout_ns,
-					&s->reader);
+		(void)vb_rs_wait_locked(s, can_peek_all, all ? deadline : VB_RS_AT_ONCE, &s->reader);
 	while (!err && c->left && (bytes = vb_rs_stream_peek(&s->stream, total, &offset))) {
 		bytes = (uint32_t)vb_min_u64(bytes, c->left);
 		copy(c, NULL, s->end.receive_ring + offset, bytes);
@@ -199,7 +198,7 @@ static ssize_t peek(struct vb_rs *s, struct cursor *c, bool may_block, bool all)
 }
 
 /* Waits for the first piece, and takes what is there with it; with MSG_WAITALL it waits for all of it. */
-static ssize_t read_pieces(struct vb_rs *s, struct cursor *c, bool may_block, bool all)
+static ssize_t read_pieces(struct vb_rs *s, struct cursor *c, uint64_t deadline, bool all)
 {
 	size_t total = c->left;
 	int n = 1;
@@ -207,15 +206,16 @@ static ssize_t read_pieces(struct vb_rs *s, struct cursor *c, bool may_block, bo
 	while (c->left && n > 0) {
 		bool has_read = c->left != total;
 
-		n = read_piece(s, c, has_read, may_block && (all || !has_read));
+		n = read_piece(s, c, has_read, all || !has_read ? deadline : VB_RS_AT_ONCE);
 	}
 	return n < 0 && c->left == total ? n : (ssize_t)(total - c->left);
 }
 
-static int prepare_read(struct vb_rs *s, bool may_block)
+static int prepare_read(struct vb_rs *s, int flags, uint64_t *deadline)
 {
 	pthread_mutex_lock(&s->lock);
-	int err = vb_rs_await_connection_locked(s, may_block, s->options.receive_timeout_ns, &s->reader);
+	*deadline = vb_rs_deadline(vb_rs_may_block(s, flags), s->options.receive_timeout_ns);
+	int err = vb_rs_await_connection_locked(s, *deadline, &s->reader);
 	pthread_mutex_unlock(&s->lock);
 	return err;
 }
@@ -223,14 +223,14 @@ static int prepare_read(struct vb_rs *s, bool may_block)
 ssize_t vb_rs_stream_read(struct vb_rs *s, const struct iovec *iov, int iovcnt, int flags)
 {
 	struct cursor c = cursor_of(iov, iovcnt);
-	bool may_block = vb_rs_may_block(s, flags);
+	uint64_t deadline;
 	ssize_t n;
 
 	pthread_mutex_lock(&s->reader);
-	n = prepare_read(s, may_block);
+	n = prepare_read(s, flags, &deadline);
 	if (!n && c.left)
-		n = flags & MSG_PEEK ? peek(s, &c, may_block, flags & MSG_WAITALL) :
-				       read_pieces(s, &c, may_block, flags & MSG_WAITALL);
+		n = flags & MSG_PEEK ? peek(s, &c, deadline, flags & MSG_WAITALL) :
+				       read_pieces(s, &c, deadline, flags & MSG_WAITALL);
 	pthread_mutex_unlock(&s->reader);
 	return n;
 }

@@ -71,6 +71,9 @@ static inline ssize_t vb_rs_result(ssize_t n)
 	return -1;
 }
 
+/* A deadline that is over: a call that may not wait. Beside VB_RS_NEVER. */
+#define VB_RS_AT_ONCE UINT64_C(0)
+
 /* ---- defaults: /etc/rdma/rsocket (config.c) ---- */
 
 struct vb_rs_config {

@@ -65,19 +65,27 @@ static inline void vb_rs_sleep_events_locked(struct vb_rs *s, unsigned readable)
 unsigned vb_rs_sleep_begin_locked(struct vb_rs *s, struct vb_rs_sleeper *sleeper,
 				  struct pollfd fds[VB_RS_SLEEP_FDS]);
 void vb_rs_sleep_end_locked(struct vb_rs *s, struct vb_rs_sleeper *sleeper, unsigned readable);
+/* When a call that begins now gives up, however often it waits. timeout_ns: 0: never. */
+static inline uint64_t vb_rs_deadline(bool may_block, uint64_t timeout_ns)
+{
+	if (!may_block)
+		return VB_RS_AT_ONCE;
+	return timeout_ns ? vb_now_ns() + timeout_ns : VB_RS_NEVER;
+}
+
 /*
- * Under the lock, which it releases while it polls and sleeps: until is_ready(s). 0, -EAGAIN at once if
- * !may_block, -EAGAIN after timeout_ns (0: never), -EINTR where a signal ends calls (base/signals.h), and
- * always with a timeout. A thread can be cancelled only while it sleeps; then it gives up its reference to s
- * and `held`, the reader's or writer's lock (NULL: neither).
+ * Under the lock, which it releases while it polls and sleeps: until is_ready(s). 0, -EAGAIN from the
+ * deadline on, -EINTR where a signal ends calls (base/signals.h), and always with a deadline. A thread can be
+ * cancelled only while it sleeps; then it gives up its reference to s and `held`, the reader's or writer's
+ * lock (NULL: neither).
  */
-int vb_rs_wait_locked(struct vb_rs *s, bool (*is_ready)(struct vb_rs *s), bool may_block, uint64_t timeout_ns,
+int vb_rs_wait_locked(struct vb_rs *s, bool (*is_ready)(struct vb_rs *s), uint64_t deadline,
 		      pthread_mutex_t *held);
 /* The same, which is over at once if s is ready without progress. */
-static inline int vb_rs_await_locked(struct vb_rs *s, bool (*is_ready)(struct vb_rs *s), bool may_block,
-				     uint64_t timeout_ns, pthread_mutex_t *held)
+static inline int vb_rs_await_locked(struct vb_rs *s, bool (*is_ready)(struct vb_rs *s), uint64_t deadline,
+				     pthread_mutex_t *held)
 {
-	return is_ready(s) ? 0 : vb_rs_wait_locked(s, is_ready, may_block, timeout_ns, held);
+	return is_ready(s) ? 0 : vb_rs_wait_locked(s, is_ready, deadline, held);
 }
 
 #endif

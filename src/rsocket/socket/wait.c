@@ -111,7 +111,7 @@ static bool spin_locked(const struct wait *w)
 	return false;
 }
 
-/* See signal(7): a signal always ends a call with a timeout. */
+/* See signal(7): a signal always ends a call with a deadline. */
 static bool goes_on(const struct wait *w, int err)
 {
 	return err == -EINTR && w->deadline == VB_RS_NEVER && vb_goes_on_after_signal(&w->mask);
@@ -134,16 +134,17 @@ static int wait_until_locked(struct wait *w)
 	}
 }
 
-int vb_rs_wait_locked(struct vb_rs *s, bool (*is_ready)(struct vb_rs *s), bool may_block, uint64_t timeout_ns,
+int vb_rs_wait_locked(struct vb_rs *s, bool (*is_ready)(struct vb_rs *s), uint64_t deadline,
 		      pthread_mutex_t *held)
 {
 	vb_rs_progress_locked(s);
 	if (is_ready(s))
 		return 0;
-	if (!may_block)
+	if (deadline == VB_RS_AT_ONCE)
 		return -EAGAIN;
-	struct wait w = { .socket = s, .is_ready = is_ready, .start = vb_now_ns(), .held = held };
-	w.deadline = timeout_ns ? w.start + timeout_ns : VB_RS_NEVER;
+	struct wait w = {
+		.socket = s, .is_ready = is_ready, .start = vb_now_ns(), .deadline = deadline, .held = held
+	};
 	vb_signals_hold(&w.mask);
 	int err = wait_until_locked(&w);
 	vb_signals_release(&w.mask);

@@ -544,6 +544,80 @@ static void read__times_out(void **state)
 	close_ends(&e);
 }
 
+/* ---- times for a whole call ---- */
+
+/* A peer that lets each of the call's waits go on, but not the call end. */
+struct trickle {
+	int fd;
+	atomic_bool is_over;
+};
+
+enum { TRICKLE_US = 10000, TRICKLES = 1000, SHORT_US = 100000 };
+
+static void *send_by_one(void *arg)
+{
+	struct trickle *t = arg;
+
+	for (int i = 0; i < TRICKLES && !t->is_over; i++) {
+		send_all(t->fd, "x", 1);
+		usleep(TRICKLE_US);
+	}
+	return NULL;
+}
+
+static void read__times_out_as_a_whole(void **state)
+{
+	struct ends e = connected("127.0.0.1");
+	struct timeval tv = { .tv_usec = SHORT_US };
+	struct trickle t = { .fd = e.client };
+	static char got[TRICKLES];
+	pthread_t thread;
+
+	(void)state;
+	assert_ok(rsetsockopt(e.server, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)));
+	pthread_create(&thread, NULL, send_by_one, &t);
+	assert_true(rrecv(e.server, got, sizeof(got), MSG_WAITALL) < TRICKLES);
+	t.is_over = true;
+	pthread_join(thread, NULL);
+	close_ends(&e);
+}
+
+enum { HALF_RING = 65536 };
+
+static void *read_by_halves(void *arg)
+{
+	struct trickle *t = arg;
+	static char got[HALF_RING];
+
+	for (int i = 0; i < TRICKLES && !t->is_over; i++) {
+		(void)rrecv(t->fd, got, sizeof(got), MSG_DONTWAIT);
+		usleep(TRICKLE_US);
+	}
+	return NULL;
+}
+
+static void write__times_out_as_a_whole(void **state)
+{
+	struct ends e = connected("127.0.0.1");
+	struct timeval tv = { .tv_usec = SHORT_US };
+	struct trickle t = { .fd = e.server };
+	struct linger at_once = { .l_onoff = 1 };
+	const size_t much = (size_t)HALF_RING * TRICKLES;
+	char *data = calloc(1, much);
+	pthread_t thread;
+
+	(void)state;
+	assert_non_null(data);
+	assert_ok(rsetsockopt(e.client, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv)));
+	pthread_create(&thread, NULL, read_by_halves, &t);
+	assert_true(rsend(e.client, data, much, 0) < (ssize_t)much);
+	t.is_over = true;
+	pthread_join(thread, NULL);
+	free(data);
+	assert_ok(rsetsockopt(e.client, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once)));
+	close_ends(&e);
+}
+
 static void vectors__in_and_out(void **state)
 {
 	struct ends e = connected("127.0.0.1");
@@ -1341,6 +1415,8 @@ int main(void)
 		cmocka_unit_test(peek__again_and_again_sees_more),
 		cmocka_unit_test(peek__is_over_when_its_time_is),
 		cmocka_unit_test(read__times_out),
+		cmocka_unit_test(read__times_out_as_a_whole),
+		cmocka_unit_test(write__times_out_as_a_whole),
 		cmocka_unit_test(vectors__in_and_out),
 		cmocka_unit_test(vectors__refused),
 		cmocka_unit_test(message__names_the_peer),
