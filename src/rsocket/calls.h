@@ -29,16 +29,20 @@ void vb_rs_backlog_close(struct vb_rs *s);
 
 /* ---- connecting (connect.c) ---- */
 
-/* Under the lock. Waits while a connection is opening; held: as vb_rs_wait_locked's. */
-int vb_rs_await_connection_locked(struct vb_rs *s, uint64_t deadline, pthread_mutex_t *held);
+/* Under the lock. Waits while a connection is opening; turn: as vb_rs_wait_locked's. */
+int vb_rs_await_connection_locked(struct vb_rs *s, uint64_t deadline, struct vb_rs_turn *turn);
 
 /* ---- streams (stream_io.c, iomap.c) ---- */
 
 /* A long write is cut: the first pieces are short, so that the peer can start early. */
 enum { VB_RS_FIRST_PIECE = 4096, VB_RS_LONGEST_PIECE = 65536 };
 
-/* Before a write, without a lock: waits for the connection, and sends the peer mappings new to it. */
-int vb_rs_prepare_write(struct vb_rs *s, int flags, uint64_t *deadline);
+/*
+ * Before a write, without the lock: takes the writer's turn, waits for the connection, and sends the peer
+ * mappings new to it. Unless it fails, vb_rs_end_write is due.
+ */
+int vb_rs_begin_write(struct vb_rs *s, int flags, uint64_t *deadline);
+void vb_rs_end_write(struct vb_rs *s);
 /* Bytes of iov. */
 ssize_t vb_rs_stream_read(struct vb_rs *s, const struct iovec *iov, int iovcnt, int flags);
 ssize_t vb_rs_stream_write(struct vb_rs *s, const struct iovec *iov, int iovcnt, int flags);

@@ -8,10 +8,10 @@
 
 static bool is_decided(struct vb_rs *s) { return !vb_rs_is_opening(s); }
 
-int vb_rs_await_connection_locked(struct vb_rs *s, uint64_t deadline, pthread_mutex_t *held)
+int vb_rs_await_connection_locked(struct vb_rs *s, uint64_t deadline, struct vb_rs_turn *turn)
 {
 	if (vb_rs_is_opening(s)) {
-		int err = vb_rs_wait_locked(s, is_decided, deadline, held);
+		int err = vb_rs_wait_locked(s, is_decided, deadline, turn);
 		if (err)
 			return err;
 	}

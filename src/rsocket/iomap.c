@@ -107,18 +107,34 @@ static int announce_all_locked(struct vb_rs *s, uint64_t deadline)
 	return 0;
 }
 
-int vb_rs_prepare_write(struct vb_rs *s, int flags, uint64_t *deadline)
+static int prepare_write_locked(struct vb_rs *s, uint64_t deadline)
 {
-	pthread_mutex_lock(&s->lock);
-	*deadline = vb_rs_deadline(vb_rs_may_block(s, flags), s->options.send_timeout_ns);
-	int err = vb_rs_await_connection_locked(s, *deadline, &s->writer);
+	int err = vb_rs_await_connection_locked(s, deadline, &s->writer);
+
 	/* A program that only writes hears of its peer's end by this. */
 	if (!err && vb_rs_look_is_due(&s->write_looked))
 		vb_rs_progress_locked(s);
 	if (!err && s->has_new_mappings)
-		err = announce_all_locked(s, *deadline);
+		err = announce_all_locked(s, deadline);
+	return err;
+}
+
+int vb_rs_begin_write(struct vb_rs *s, int flags, uint64_t *deadline)
+{
+	pthread_mutex_lock(&s->lock);
+	*deadline = vb_rs_deadline(vb_rs_may_block(s, flags), s->options.send_timeout_ns);
+	int err = vb_rs_turn_take_locked(s, &s->writer, *deadline);
+	if (!err && (err = prepare_write_locked(s, *deadline)))
+		vb_rs_turn_give_locked(s, &s->writer);
 	pthread_mutex_unlock(&s->lock);
 	return err;
+}
+
+void vb_rs_end_write(struct vb_rs *s)
+{
+	pthread_mutex_lock(&s->lock);
+	vb_rs_turn_give_locked(s, &s->writer);
+	pthread_mutex_unlock(&s->lock);
 }
 
 /* ---- riowrite ---- */
@@ -178,7 +194,7 @@ static ssize_t write_all(struct vb_rs *s, const uint8_t *from, size_t count, uin
 {
 	size_t done = 0, most = VB_RS_FIRST_PIECE;
 	uint64_t deadline;
-	ssize_t n = vb_rs_prepare_write(s, flags, &deadline);
+	ssize_t n = vb_rs_begin_write(s, flags, &deadline);
 
 	if (n)
 		return n;
@@ -190,6 +206,7 @@ static ssize_t write_all(struct vb_rs *s, const uint8_t *from, size_t count, uin
 		if (most < VB_RS_LONGEST_PIECE)
 			most *= 2;
 	}
+	vb_rs_end_write(s);
 	return n < 0 && !done ? n : (ssize_t)done;
 }
 
@@ -201,13 +218,7 @@ VB_EXPORT size_t riowrite(int socket, const void *buf, size_t count, off_t offse
 
 	if (!s)
 		return (size_t)-1;
-	if (!vb_rs_is_stream(s)) {
-		n = -EOPNOTSUPP;
-	} else {
-		pthread_mutex_lock(&s->writer);
-		n = write_all(s, buf, count, (uint64_t)offset, flags);
-		pthread_mutex_unlock(&s->writer);
-	}
+	n = vb_rs_is_stream(s) ? write_all(s, buf, count, (uint64_t)offset, flags) : -EOPNOTSUPP;
 	vb_rs_put(s);
 	return (size_t)vb_rs_result(n);
 }

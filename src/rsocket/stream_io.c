@@ -87,7 +87,7 @@ static uint32_t reserve_locked(struct vb_rs *s, struct cursor *c, size_t most, s
 	return (uint32_t)bytes;
 }
 
-/* Under the writer's lock alone. */
+/* In the writer's turn, without the lock. */
 static int put(struct vb_rs *s, struct cursor *c, const struct vb_rs_write *w, const uint8_t *payload)
 {
 	if (payload)
@@ -122,14 +122,15 @@ ssize_t vb_rs_stream_write(struct vb_rs *s, const struct iovec *iov, int iovcnt,
 	size_t total = c.left, most = VB_RS_FIRST_PIECE;
 	uint64_t deadline;
 
-	pthread_mutex_lock(&s->writer);
-	int err = vb_rs_prepare_write(s, flags, &deadline);
+	int err = vb_rs_begin_write(s, flags, &deadline);
+	if (err)
+		return err;
 	while (!err && c.left) {
 		err = write_piece(s, &c, most, deadline);
 		if (most < VB_RS_LONGEST_PIECE)
 			most *= 2;
 	}
-	pthread_mutex_unlock(&s->writer);
+	vb_rs_end_write(s);
 	return err && c.left == total ? err : (ssize_t)(total - c.left);
 }
 
@@ -211,26 +212,35 @@ static ssize_t read_pieces(struct vb_rs *s, struct cursor *c, uint64_t deadline,
 	return n < 0 && c->left == total ? n : (ssize_t)(total - c->left);
 }
 
-static int prepare_read(struct vb_rs *s, int flags, uint64_t *deadline)
+static int begin_read(struct vb_rs *s, int flags, uint64_t *deadline)
 {
 	pthread_mutex_lock(&s->lock);
 	*deadline = vb_rs_deadline(vb_rs_may_block(s, flags), s->options.receive_timeout_ns);
-	int err = vb_rs_await_connection_locked(s, *deadline, &s->reader);
+	int err = vb_rs_turn_take_locked(s, &s->reader, *deadline);
+	if (!err && (err = vb_rs_await_connection_locked(s, *deadline, &s->reader)))
+		vb_rs_turn_give_locked(s, &s->reader);
 	pthread_mutex_unlock(&s->lock);
 	return err;
+}
+
+static void end_read(struct vb_rs *s)
+{
+	pthread_mutex_lock(&s->lock);
+	vb_rs_turn_give_locked(s, &s->reader);
+	pthread_mutex_unlock(&s->lock);
 }
 
 ssize_t vb_rs_stream_read(struct vb_rs *s, const struct iovec *iov, int iovcnt, int flags)
 {
 	struct cursor c = cursor_of(iov, iovcnt);
 	uint64_t deadline;
-	ssize_t n;
+	ssize_t n = begin_read(s, flags, &deadline);
 
-	pthread_mutex_lock(&s->reader);
-	n = prepare_read(s, flags, &deadline);
-	if (!n && c.left)
+	if (n)
+		return n;
+	if (c.left)
 		n = flags & MSG_PEEK ? peek(s, &c, deadline, flags & MSG_WAITALL) :
 				       read_pieces(s, &c, deadline, flags & MSG_WAITALL);
-	pthread_mutex_unlock(&s->reader);
+	end_read(s);
 	return n;
 }

@@ -21,9 +21,9 @@
  * then arms it and sleeps in poll(2). It may find what another thread waits for. So sleepers are listed, each
  * with an eventfd, and whoever changes a socket's state writes to those of the others.
  *
- * Locks. `lock` guards all of a socket except what is said here. A call that moves bytes holds `reader` or
- * `writer` throughout, and takes it before `lock`. It copies bytes and posts writes without `lock`, since
- * nobody else touches that part of a ring. The table's lock (socket/table.c) is taken before `lock`. A thread
+ * Locks. `lock` guards all of a socket. A call that moves a stream's bytes has the turn of their direction
+ * (`reader` or `writer`) throughout. It copies bytes and posts writes without `lock`, since nobody else
+ * touches that part of a ring. The table's lock (socket/table.c) is taken before `lock`. A thread
  * that is cancelled (base/cancel.h) ends where it sleeps, and holds no lock of ours then. vb_rs_get gives a
  * reference. The last reference frees the socket; only rclose drops the table's.
  *
@@ -161,6 +161,12 @@ struct vb_rs_endpoint {
 	uint32_t max_inline;
 };
 
+/* One call at a time moves bytes in a direction. Under the socket's lock; socket/wait.c. */
+struct vb_rs_turn {
+	bool is_taken;
+	bool is_wanted;               /* a call found it taken */
+};
+
 struct vb_rs_datagram;
 
 struct vb_rs {
@@ -169,7 +175,7 @@ struct vb_rs {
 	int domain, type;
 	unsigned generation;          /* vb_host_generation of the process that made it */
 	atomic_int fcntl_flags;       /* O_NONBLOCK counts */
-	pthread_mutex_t lock, reader, writer;
+	pthread_mutex_t lock;
 	struct vb_list sleepers;      /* struct vb_rs_sleeper (core/wake.h) */
 	struct vb_list memberships;   /* in sets: struct vb_rs_membership (core/pending.h) */
 	unsigned full_writes;         /* writes that found no room */
@@ -189,6 +195,7 @@ struct vb_rs {
 	struct vb_rs_endpoint end;
 	unsigned endpoints;           /* made and destroyed */
 	struct vb_rs_stream stream;
+	struct vb_rs_turn reader, writer;
 	size_t peeks_for;             /* bytes: the reader's */
 	bool keepalive_runs;
 	struct vb_timer keepalive;

@@ -76,16 +76,18 @@ static inline uint64_t vb_rs_deadline(bool may_block, uint64_t timeout_ns)
 /*
  * Under the lock, which it releases while it polls and sleeps: until is_ready(s). 0, -EAGAIN from the
  * deadline on, -EINTR where a signal ends calls (base/signals.h), and always with a deadline. A thread can be
- * cancelled only while it sleeps; then it gives up its reference to s and `held`, the reader's or writer's
- * lock (NULL: neither).
+ * cancelled only while it sleeps; then it gives up its reference to s and its turn (NULL: none).
  */
 int vb_rs_wait_locked(struct vb_rs *s, bool (*is_ready)(struct vb_rs *s), uint64_t deadline,
-		      pthread_mutex_t *held);
+		      struct vb_rs_turn *turn);
 /* The same, which is over at once if s is ready without progress. */
 static inline int vb_rs_await_locked(struct vb_rs *s, bool (*is_ready)(struct vb_rs *s), uint64_t deadline,
-				     pthread_mutex_t *held)
+				     struct vb_rs_turn *turn)
 {
-	return is_ready(s) ? 0 : vb_rs_wait_locked(s, is_ready, deadline, held);
+	return is_ready(s) ? 0 : vb_rs_wait_locked(s, is_ready, deadline, turn);
 }
+/* Waits for s->reader or s->writer, and takes it. Errors as vb_rs_wait_locked's. */
+int vb_rs_turn_take_locked(struct vb_rs *s, struct vb_rs_turn *turn, uint64_t deadline);
+void vb_rs_turn_give_locked(struct vb_rs *s, struct vb_rs_turn *turn);
 
 #endif

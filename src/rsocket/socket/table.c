@@ -46,8 +46,6 @@ struct vb_rs *vb_rs_create(int domain, int type)
 	s->domain = domain;
 	s->type = type;
 	pthread_mutex_init(&s->lock, NULL);
-	pthread_mutex_init(&s->reader, NULL);
-	pthread_mutex_init(&s->writer, NULL);
 	vb_list_init(&s->sleepers);
 	vb_list_init(&s->memberships);
 	vb_list_init(&s->mappings);
@@ -88,8 +86,6 @@ static void finish(struct vb_numbered *n)
 	}
 	free(s->options.route);
 	pthread_mutex_destroy(&s->lock);
-	pthread_mutex_destroy(&s->reader);
-	pthread_mutex_destroy(&s->writer);
 }
 
 void vb_rs_put(struct vb_rs *s)

@@ -33,12 +33,46 @@ static int time_left_ms(uint64_t deadline)
 	return (int)vb_min_u64((deadline - now + NS_PER_MS - 1) / NS_PER_MS, (uint64_t)most);
 }
 
+/* ---- turns ---- */
+
+/* Whoever finds it taken hears when it is free. */
+static bool is_free(struct vb_rs_turn *turn)
+{
+	turn->is_wanted |= turn->is_taken;
+	return !turn->is_taken;
+}
+
+static bool reader_is_free(struct vb_rs *s) { return is_free(&s->reader); }
+static bool writer_is_free(struct vb_rs *s) { return is_free(&s->writer); }
+
+int vb_rs_turn_take_locked(struct vb_rs *s, struct vb_rs_turn *turn, uint64_t deadline)
+{
+	int err = vb_rs_await_locked(s, turn == &s->reader ? reader_is_free : writer_is_free, deadline, NULL);
+
+	turn->is_taken |= !err;
+	return err;
+}
+
+/* A call that was refused may have left bytes or room behind: an edge-triggered set tells of them again. */
+void vb_rs_turn_give_locked(struct vb_rs *s, struct vb_rs_turn *turn)
+{
+	bool was_wanted = turn->is_wanted;
+
+	*turn = (struct vb_rs_turn){ 0 };
+	if (!was_wanted)
+		return;
+	s->changes++;
+	vb_rs_wake_locked(s);
+}
+
+/* ---- waits ---- */
+
 /* Signals are held back but for its sleeps. */
 struct wait {
 	struct vb_rs *socket;
 	bool (*is_ready)(struct vb_rs *s);
 	uint64_t start, deadline;
-	pthread_mutex_t *held;
+	struct vb_rs_turn *turn;
 	sigset_t mask;
 	struct vb_rs_sleeper sleeper;
 };
@@ -50,9 +84,9 @@ static void cancelled(void *arg)
 
 	pthread_mutex_lock(&s->lock);
 	vb_rs_sleep_end_locked(s, &w->sleeper, 0);
+	if (w->turn)
+		vb_rs_turn_give_locked(s, w->turn);
 	pthread_mutex_unlock(&s->lock);
-	if (w->held)
-		pthread_mutex_unlock(w->held);
 	vb_rs_put(s);
 	vb_signals_release(&w->mask);
 }
@@ -135,7 +169,7 @@ static int wait_until_locked(struct wait *w)
 }
 
 int vb_rs_wait_locked(struct vb_rs *s, bool (*is_ready)(struct vb_rs *s), uint64_t deadline,
-		      pthread_mutex_t *held)
+		      struct vb_rs_turn *turn)
 {
 	vb_rs_progress_locked(s);
 	if (is_ready(s))
@@ -143,7 +177,7 @@ int vb_rs_wait_locked(struct vb_rs *s, bool (*is_ready)(struct vb_rs *s), uint64
 	if (deadline == VB_RS_AT_ONCE)
 		return -EAGAIN;
 	struct wait w = {
-		.socket = s, .is_ready = is_ready, .start = vb_now_ns(), .deadline = deadline, .held = held
+		.socket = s, .is_ready = is_ready, .start = vb_now_ns(), .deadline = deadline, .turn = turn
 	};
 	vb_signals_hold(&w.mask);
 	int err = wait_until_locked(&w);

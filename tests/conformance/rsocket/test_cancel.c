@@ -72,6 +72,23 @@ static void reading__is_cancelled(void **state)
 	close_both(&e);
 }
 
+/* It waits for another reader, not for bytes. */
+static void reading__is_cancelled_behind_another(void **state)
+{
+	struct ends e = connected("127.0.0.1");
+	pthread_t first;
+
+	(void)state;
+	if (SANITIZED)
+		SKIP(SANITIZERS_LOSE_THREADS);
+	assert_int_equal(pthread_create(&first, NULL, receive_one, &e.server), 0);
+	usleep(ASLEEP_US);
+	cancel_asleep(receive_one, &e.server);
+	cancel(first);
+	assert_works(&e);
+	close_both(&e);
+}
+
 static void *send_much(void *fd)
 {
 	static const char zeros[1 << 20];
@@ -302,6 +319,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(reading__is_cancelled),
+		cmocka_unit_test(reading__is_cancelled_behind_another),
 		cmocka_unit_test(writing__is_cancelled),
 		cmocka_unit_test(connecting__is_cancelled),
 		cmocka_unit_test(set__waiting_is_cancelled),

@@ -544,6 +544,102 @@ static void read__times_out(void **state)
 	close_ends(&e);
 }
 
+/* ---- calls behind another thread's ---- */
+
+enum { ASLEEP_US = 30000 };
+
+/* It may begin late, and meet the timeout that is meant for the other thread. */
+static void *read_a_byte(void *fd)
+{
+	ssize_t n;
+	char c;
+
+	do
+		n = rrecv(*(int *)fd, &c, 1, 0);
+	while (n < 0 && errno == EAGAIN);
+	return n == 1 ? NULL : fd;
+}
+
+static void join_well(pthread_t thread)
+{
+	void *failed;
+
+	assert_int_equal(pthread_join(thread, &failed), 0);
+	assert_null(failed);
+}
+
+/* A call that does not wait, or not for long, does not wait for a thread that does, either. */
+static void read__behind_a_reader_that_waits(void **state)
+{
+	struct ends e = connected("127.0.0.1");
+	struct timeval tv = { .tv_usec = 20000 };
+	pthread_t readers[2];
+	char c;
+
+	(void)state;
+	assert_int_equal(pthread_create(&readers[0], NULL, read_a_byte, &e.server), 0);
+	usleep(ASLEEP_US);
+	assert_refused(EAGAIN, (int)rrecv(e.server, &c, 1, MSG_DONTWAIT));
+	assert_refused(EAGAIN, (int)rrecv(e.server, &c, 1, MSG_DONTWAIT | MSG_PEEK));
+	assert_int_equal(pthread_create(&readers[1], NULL, read_a_byte, &e.server), 0);
+	usleep(ASLEEP_US);
+	assert_ok(rsetsockopt(e.server, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)));
+	assert_refused(EAGAIN, (int)rrecv(e.server, &c, 1, 0));
+	send_all(e.client, "x", 1);
+	send_all(e.client, "y", 1);
+	join_well(readers[0]);
+	join_well(readers[1]); /* its turn came */
+	assert_works(&e);
+	close_ends(&e);
+}
+
+static void *write_a_byte(void *fd)
+{
+	ssize_t n;
+
+	do
+		n = rsend(*(int *)fd, "x", 1, 0);
+	while (n < 0 && errno == EAGAIN);
+	return n == 1 ? NULL : fd;
+}
+
+/* Until all that the peer has room for has arrived there. */
+static void fill_up(struct ends *e)
+{
+	static char block[1 << 20];
+	int size;
+	socklen_t len = sizeof(size);
+
+	assert_ok(rgetsockopt(e->server, SOL_SOCKET, SO_RCVBUF, &size, &len));
+	assert_true((size_t)size <= sizeof(block));
+	do {
+		while (rsend(e->client, block, sizeof(block), MSG_DONTWAIT) > 0)
+			;
+		assert_int_equal(errno, EAGAIN);
+	} while (rrecv(e->server, block, (size_t)size, MSG_PEEK | MSG_DONTWAIT) != size);
+}
+
+static void write__behind_a_writer_that_waits(void **state)
+{
+	struct ends e = connected("127.0.0.1");
+	struct timeval tv = { .tv_usec = 20000 };
+	static char block[65536];
+	pthread_t writer;
+
+	(void)state;
+	fill_up(&e);
+	assert_int_equal(pthread_create(&writer, NULL, write_a_byte, &e.client), 0);
+	usleep(ASLEEP_US);
+	assert_refused(EAGAIN, (int)rsend(e.client, "y", 1, MSG_DONTWAIT));
+	assert_ok(rsetsockopt(e.client, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv)));
+	assert_refused(EAGAIN, (int)rsend(e.client, "y", 1, 0));
+	for (ssize_t n = 1; n > 0;)
+		n = rrecv(e.server, block, sizeof(block), MSG_DONTWAIT);
+	assert_int_equal(wait_for(e.client, POLLOUT), POLLOUT);
+	join_well(writer);
+	close_ends(&e);
+}
+
 /* ---- times for a whole call ---- */
 
 /* A peer that lets each of the call's waits go on, but not the call end. */
@@ -752,7 +848,7 @@ static struct ends accepted_unseen(void)
 /* To the client it was a connection, and one that came to its end. */
 static void close__at_once_after_accept(void **state)
 {
-	enum { ROUNDS = 10, ASLEEP_US = 20000 };
+	enum { ROUNDS = 10 };
 
 	(void)state;
 	for (int i = 0; i < ROUNDS; i++) {
@@ -1436,6 +1532,8 @@ int main(void)
 		cmocka_unit_test(short__moves_no_memory),
 		cmocka_unit_test(fork__a_child_has_only_its_own),
 		cmocka_unit_test(close__nothing_is_left),
+		cmocka_unit_test(read__behind_a_reader_that_waits),
+		cmocka_unit_test(write__behind_a_writer_that_waits),
 	};
 
 	enter_own_network();
