@@ -133,6 +133,7 @@ int vb_rs_begin_write(struct vb_rs *s, int flags, uint64_t *deadline)
 void vb_rs_end_write(struct vb_rs *s)
 {
 	pthread_mutex_lock(&s->lock);
+	vb_rs_posted_locked(s);
 	vb_rs_turn_give_locked(s, &s->writer);
 	pthread_mutex_unlock(&s->lock);
 }
@@ -171,6 +172,7 @@ static ssize_t write_piece(struct vb_rs *s, const uint8_t *from, size_t most, ui
 	bool is_inline = false;
 
 	pthread_mutex_lock(&s->lock);
+	vb_rs_posted_locked(s);
 	vb_rs_progress_locked(s);
 	bool found = vb_rs_stream_find_iomap(&s->stream, offset, &map);
 	int err = found ? await_direct_room_locked(s, deadline) : 0;

@@ -109,6 +109,7 @@ static int write_piece(struct vb_rs *s, struct cursor *c, size_t most, uint64_t 
 	uint8_t *payload = NULL;
 
 	pthread_mutex_lock(&s->lock);
+	vb_rs_posted_locked(s);
 	int err = await_room_locked(s, deadline);
 	if (!err)
 		reserve_locked(s, c, most, &w, &payload);

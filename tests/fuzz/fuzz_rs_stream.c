@@ -99,6 +99,7 @@ static void user_write(struct fuzz_input *in)
 	must(is_inline || w.ring_offset + w.bytes <= RING);
 	must(vb_rs_message_type(w.message) == VB_RS_DATA && vb_rs_message_value(w.message) == n);
 	post(&w);
+	vb_rs_stream_posted(&s);
 }
 
 static void user_read(struct fuzz_input *in)
@@ -127,6 +128,7 @@ static void user_write_directly(struct fuzz_input *in)
 	vb_rs_stream_send_direct(&s, 1, false, &to, offset, &w);
 	must(w.remote_key == to.segment.key && w.remote_address == to.segment.address + (offset - to.offset));
 	post(&w);
+	vb_rs_stream_posted(&s);
 }
 
 static void user_maps(struct fuzz_input *in)

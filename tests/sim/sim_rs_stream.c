@@ -154,6 +154,7 @@ static bool write_some(unsigned i)
 	fill(i, is_inline ? bytes : e->send_ring + w.ring_offset, n);
 	e->written += n;
 	post(i, &w, is_inline ? bytes : NULL);
+	vb_rs_stream_posted(&e->s);
 	return true;
 }
 
@@ -207,6 +208,7 @@ static bool write_directly(unsigned i)
 		memcpy(e->send_ring + w.ring_offset, &e->written, sizeof(e->written));
 	e->stamps[e->num_stamps++] = e->written;
 	post(i, &w, is_inline ? (const uint8_t *)&e->written : NULL);
+	vb_rs_stream_posted(&e->s);
 	return true;
 }
 

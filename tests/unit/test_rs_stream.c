@@ -346,6 +346,23 @@ static void ends__as_the_table_says(void **state)
 	}
 }
 
+/* A thread may copy and post bytes while another one ends the stream. */
+static void end__follows_what_is_being_posted(void **state)
+{
+	struct vb_rs_write w, end;
+
+	(void)state;
+	vb_rs_stream_send(&s, 1, false, &w);
+	vb_rs_stream_shut_writing(&s);
+	assert_true(vb_rs_stream_control(&s, &end)); /* the grant need not wait */
+	assert_int_equal(end.message, message(VB_RS_CREDIT, QUEUE));
+	assert_false(vb_rs_stream_control(&s, &end));
+	vb_rs_stream_posted(&s);
+	assert_true(vb_rs_stream_control(&s, &end));
+	assert_int_equal(end.message, message(VB_RS_CONTROL, VB_RS_SHUTDOWN));
+	assert_false(vb_rs_stream_is_idle(&s));
+}
+
 static void keepalive__is_a_write_of_nothing(void **state)
 {
 	struct vb_rs_write w;
@@ -375,6 +392,7 @@ int main(void)
 		cmocka_unit_test_setup(receive__refuses, setup),
 		cmocka_unit_test_setup(iomap__is_found_and_bounded, setup),
 		cmocka_unit_test(ends__as_the_table_says),
+		cmocka_unit_test_setup(end__follows_what_is_being_posted, setup),
 		cmocka_unit_test_setup(keepalive__is_a_write_of_nothing, setup),
 	};
 

@@ -152,6 +152,7 @@ void vb_rs_stream_send(struct vb_rs_stream *s, uint32_t bytes, bool is_inline, s
 	s->target.address += bytes;
 	s->target.bytes -= bytes;
 	s->sent++;
+	s->is_posting = true;
 }
 
 void vb_rs_stream_send_direct(struct vb_rs_stream *s, uint32_t bytes, bool is_inline,
@@ -162,6 +163,7 @@ void vb_rs_stream_send_direct(struct vb_rs_stream *s, uint32_t bytes, bool is_in
 	out->remote_key = to->segment.key;
 	out->has_message = false;
 	out->message = 0;
+	s->is_posting = true;
 }
 
 static bool copy_iomap(volatile struct vb_rs_iomap *entry, uint64_t offset, struct vb_rs_iomap *out)
@@ -300,7 +302,7 @@ bool vb_rs_stream_control(struct vb_rs_stream *s, struct vb_rs_write *out)
 		make_grant(s, out);
 	else if (credit_is_due(s))
 		make_credit(s, out);
-	else if (s->end_is_due)
+	else if (s->end_is_due && !s->is_posting)
 		make_end(s, out);
 	else if (s->keepalive_due)
 		make_keepalive(s, out);

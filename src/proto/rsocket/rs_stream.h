@@ -85,6 +85,7 @@ struct vb_rs_stream {
 	uint32_t ring_next, ring_used; /* bytes of the send ring */
 	/* until half of it is free again, so that a writer that waits does not send small pieces */
 	bool is_full;
+	bool is_posting;               /* a write of bytes was made, and may not have been posted yet */
 
 	/* receiving */
 	uint64_t granted, received, consumed; /* bytes since the beginning */
@@ -105,7 +106,10 @@ struct vb_rs_stream {
 /* Where the bytes of a write are. */
 enum vb_rs_source { VB_RS_FROM_RING, VB_RS_FROM_ENTRY, VB_RS_FROM_NOTHING };
 
-/* An RDMA write. Writes are posted in the order in which they were made. */
+/*
+ * An RDMA write. Control messages may be posted before a write of bytes that was made earlier. But the end of
+ * the stream is not made before vb_rs_stream_posted has said that these were.
+ */
 struct vb_rs_write {
 	uint64_t id;                   /* for vb_rs_stream_sent */
 	uint64_t remote_address;
@@ -137,6 +141,8 @@ void vb_rs_stream_send(struct vb_rs_stream *s, uint32_t bytes, bool is_inline, s
 uint32_t vb_rs_stream_direct_room(const struct vb_rs_stream *s);
 void vb_rs_stream_send_direct(struct vb_rs_stream *s, uint32_t bytes, bool is_inline,
 			      const struct vb_rs_iomap *to, uint64_t offset, struct vb_rs_write *out);
+/* What vb_rs_stream_send or vb_rs_stream_send_direct made is posted. */
+static inline void vb_rs_stream_posted(struct vb_rs_stream *s) { s->is_posting = false; }
 /* Copies the entry of our map that holds this offset. False: none. */
 bool vb_rs_stream_find_iomap(const struct vb_rs_stream *s, uint64_t offset, struct vb_rs_iomap *out);
 /* Entries that may be written to the peer's map. */

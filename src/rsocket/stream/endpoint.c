@@ -262,6 +262,13 @@ bool vb_rs_flush_locked(struct vb_rs *s)
 	return any;
 }
 
+void vb_rs_posted_locked(struct vb_rs *s)
+{
+	vb_rs_stream_posted(&s->stream);
+	if (s->stream.end_is_due)
+		vb_rs_flush_locked(s);
+}
+
 /* ---- polling ---- */
 
 static int reason_of(enum ibv_wc_status status)

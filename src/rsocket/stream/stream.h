@@ -37,6 +37,8 @@ int vb_rs_post(struct vb_rs *s, const struct vb_rs_write *w, const void *payload
 bool vb_rs_endpoint_progress_locked(struct vb_rs *s);
 /* Posts control messages that are due. True: some were. */
 bool vb_rs_flush_locked(struct vb_rs *s);
+/* The bytes that a call wrote last are posted. An end that waited for them goes now. */
+void vb_rs_posted_locked(struct vb_rs *s);
 /* The connection is lost for this reason, a positive errno, unless it has ended already. */
 void vb_rs_break_locked(struct vb_rs *s, int err);
 
