@@ -47,7 +47,10 @@ int vb_rs_stream_shut_locked(struct vb_rs *s, int how)
 		vb_rs_stream_shut_reading(&s->stream);
 	if (how != SHUT_RD)
 		vb_rs_stream_shut_writing(&s->stream);
-	deliver_locked(s);
+	if (how != SHUT_RD || s->stream.end_is_due)
+		deliver_locked(s);
+	else
+		vb_rs_wake_locked(s); /* whoever reads; the peer is not told */
 	return 0;
 }
 

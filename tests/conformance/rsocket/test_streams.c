@@ -953,6 +953,49 @@ static void close__among_signals(void **state)
 	assert_ok(rclose(l.fd));
 }
 
+static volatile sig_atomic_t was_continued;
+
+static void let_it_read(int signal)
+{
+	was_continued = 1;
+	kill(late_reader, SIGCONT);
+}
+
+/* Nothing goes to the peer. So the call does not wait for what the peer does not take yet. */
+static void shutdown__of_reading_alone_waits_for_nothing(void **state)
+{
+	enum { PATIENCE_S = 8 };
+	static uint8_t sent[LATE_BYTES];
+	struct listener l = listen_at("127.0.0.1");
+	struct sigaction action = { .sa_handler = let_it_read };
+	int status = -1;
+	char c;
+
+	(void)state;
+	fill(sent, sizeof(sent), 7);
+	late_reader = fork();
+	if (!late_reader)
+		child_reads(&l);
+	int s = raccept(l.fd, NULL, NULL);
+	assert_true(s >= 0);
+	receive_all(s, &c, 1);
+	assert_ok(kill(late_reader, SIGSTOP));
+	assert_int_equal(waitpid(late_reader, &status, WUNTRACED), late_reader);
+	send_all(s, sent, sizeof(sent));
+	was_continued = 0;
+	assert_ok(sigaction(SIGALRM, &action, NULL));
+	alarm(PATIENCE_S);
+	assert_ok(rshutdown(s, SHUT_RD));
+	assert_false(was_continued);
+	alarm(0);
+	assert_int_equal(rrecv(s, &c, 1, 0), 0);
+	kill(late_reader, SIGCONT);
+	assert_ok(rclose(s));
+	assert_int_equal(waitpid(late_reader, &status, 0), late_reader);
+	assert_int_equal(status, 0);
+	assert_ok(rclose(l.fd));
+}
+
 static void *read_one(void *arg)
 {
 	char c;
@@ -1521,6 +1564,7 @@ int main(void)
 		cmocka_unit_test(close__at_once_after_accept),
 		cmocka_unit_test(close__data_arrive_before_the_end),
 		cmocka_unit_test(close__among_signals),
+		cmocka_unit_test(shutdown__of_reading_alone_waits_for_nothing),
 		cmocka_unit_test(shutdown__wakes_a_reader),
 		cmocka_unit_test(close__cut_by_linger),
 		cmocka_unit_test(close__cut_behind_bytes),
