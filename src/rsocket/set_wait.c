@@ -159,11 +159,14 @@ static int time_left_ms(uint64_t deadline)
 	return deadline <= now ? 0 : (int)vb_min_u64((deadline - now + NS_PER_MS - 1) / NS_PER_MS, INT32_MAX);
 }
 
-static int examine_some(struct vb_rs_set *set, struct epoll_event *events, int max)
+/* One place is for an ordinary descriptor, so that busy sockets do not hide it. */
+static int places_for_members(struct vb_rs_set *set, int max)
 {
-	/* One place is for an ordinary descriptor, so that busy sockets do not hide it. */
-	int most = max > 1 ? max - 1 : (int)(set->one_event_waits++ & 1);
+	return max > 1 ? max - 1 : (int)(set->one_event_waits++ & 1);
+}
 
+static int examine_some(struct vb_rs_set *set, struct epoll_event *events, int most)
+{
 	VB_UNCANCELLED;
 	pthread_mutex_lock(&set->examining);
 	int n = examine_pending(set, events, most);
@@ -203,7 +206,9 @@ static int wait_mixed(struct vb_rs_set *set, struct epoll_event *events, int max
 	bool has_inner, is_last;
 
 	do {
-		int n = vb_rs_pending_has_any(&set->pending) ? examine_some(set, events, max) : 0;
+		int n = vb_rs_pending_has_any(&set->pending) ?
+				examine_some(set, events, places_for_members(set, max)) :
+				0;
 		int k = n || vb_rs_pending_has_any(&set->pending) ?
 				poll_ordinary(set, events + n, max - n, mask) :
 				wait_cancelled(set, events, max, time_left_ms(deadline), mask);
@@ -213,6 +218,8 @@ static int wait_mixed(struct vb_rs_set *set, struct epoll_event *events, int max
 		k = strip(set, events + n, k, &has_inner);
 		if (has_inner)
 			take_inner_events(set);
+		if (!(n + k) && max == 1) /* an ordinary descriptor has not come for the only place */
+			n = examine_some(set, events, 1);
 		if (n + k)
 			return n + k;
 		is_last = deadline != VB_RS_NEVER && vb_now_ns() >= deadline;

@@ -71,22 +71,44 @@ static void level__as_long_as_it_is_so(void **state)
 	assert_ok(rclose(e.server));
 }
 
-static void fill_up(int fd)
-{
-	static char block[65536];
-
-	set_blocking(fd, false);
-	while (rsend(fd, block, sizeof(block), 0) > 0)
-		;
-	assert_int_equal(errno, EAGAIN);
-}
-
 static void drain(int fd)
 {
 	static char block[65536];
 
 	set_blocking(fd, false);
 	while (rrecv(fd, block, sizeof(block), 0) > 0)
+		;
+	assert_int_equal(errno, EAGAIN);
+}
+
+/* A wait for one event that does not wait sees what is there each time. */
+static void level__one_event_at_a_time(void **state)
+{
+	struct ends e = connected("127.0.0.1");
+	int set = make_set();
+	struct epoll_event event;
+
+	(void)state;
+	control(set, EPOLL_CTL_ADD, e.server, EPOLLIN);
+	send_all(e.client, "x", 1);
+	assert_int_equal(wait_for(e.server, POLLIN), POLLIN);
+	for (int i = 0; i < 4; i++) {
+		assert_int_equal(repoll_wait(set, &event, 1, 0), 1);
+		assert_int_equal(event.events, EPOLLIN);
+	}
+	drain(e.server);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(repoll_wait(set, &event, 1, 0), 0);
+	assert_ok(rclose(set));
+	close_ends(&e);
+}
+
+static void fill_up(int fd)
+{
+	static char block[65536];
+
+	set_blocking(fd, false);
+	while (rsend(fd, block, sizeof(block), 0) > 0)
 		;
 	assert_int_equal(errno, EAGAIN);
 }
@@ -326,6 +348,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(level__as_long_as_it_is_so),
+		cmocka_unit_test(level__one_event_at_a_time),
 		cmocka_unit_test(edge__once_for_each_arrival),
 		cmocka_unit_test(edge__room_after_there_was_none),
 		cmocka_unit_test(oneshot__until_it_is_armed_again),
