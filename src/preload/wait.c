@@ -13,7 +13,8 @@ void __chk_fail(void) __attribute__((noreturn));
 
 /*
  * A list with rsockets' numbers in it. A listening socket has two entries: `also` of the kernel's is that of
- * its rsocket.
+ * its rsocket. A thread keeps its memory. A call takes that and puts it back: a signal handler that polls
+ * while the thread sleeps makes its own.
  */
 struct list {
 	struct pollfd *fds;
@@ -38,17 +39,36 @@ static void make_key(void)
 	pthread_key_create(&key, free_own);
 }
 
-static bool make_room(nfds_t n)
+static struct list take_own(void)
 {
-	if (n <= own.room)
+	struct list l = own;
+
+	own = (struct list){ 0 };
+	return l;
+}
+
+/* Keeps errno. */
+static void put_back(struct list *l)
+{
+	int err = errno;
+
+	free_own(NULL);
+	own = *l;
+	errno = err;
+}
+
+static bool make_room(struct list *l, nfds_t n)
+{
+	if (n <= l->room)
 		return true;
 	pthread_once(&once, make_key);
-	free_own(NULL);
-	own.fds = calloc(n, sizeof(*own.fds));
-	own.also = calloc(n, sizeof(*own.also));
-	own.room = own.fds && own.also ? n : 0;
+	free(l->fds);
+	free(l->also);
+	l->fds = calloc(n, sizeof(*l->fds));
+	l->also = calloc(n, sizeof(*l->also));
+	l->room = l->fds && l->also ? n : 0;
 	pthread_setspecific(key, &own);
-	return own.room > 0;
+	return l->room > 0;
 }
 
 /* The rsocket behind a number, and whether the kernel's socket counts too. -1: none. */
@@ -72,7 +92,7 @@ static int rsocket_of(int fd, bool *is_both)
 }
 
 /* Returns whether there is an rsocket in the list. */
-static bool translate(const struct pollfd *fds, nfds_t n)
+static bool translate(struct list *l, const struct pollfd *fds, nfds_t n)
 {
 	nfds_t extra = n;
 	bool any = false;
@@ -81,27 +101,27 @@ static bool translate(const struct pollfd *fds, nfds_t n)
 		bool is_both;
 		int rs = rsocket_of(fds[i].fd, &is_both);
 
-		own.fds[i] =
+		l->fds[i] =
 			(struct pollfd){ .fd = rs < 0 || is_both ? fds[i].fd : rs, .events = fds[i].events };
-		own.also[i] = 0;
+		l->also[i] = 0;
 		if (rs >= 0 && is_both) {
-			own.also[i] = extra;
-			own.fds[extra++] = (struct pollfd){ .fd = rs, .events = fds[i].events };
+			l->also[i] = extra;
+			l->fds[extra++] = (struct pollfd){ .fd = rs, .events = fds[i].events };
 		}
 		any |= rs >= 0;
 	}
-	own.n = extra;
+	l->n = extra;
 	return any;
 }
 
-static int tell(struct pollfd *fds, nfds_t n)
+static int tell(const struct list *l, struct pollfd *fds, nfds_t n)
 {
 	int ready = 0;
 
 	for (nfds_t i = 0; i < n; i++) {
-		fds[i].revents = own.fds[i].revents;
-		if (own.also[i])
-			fds[i].revents |= own.fds[own.also[i]].revents & (POLLIN | POLLRDNORM);
+		fds[i].revents = l->fds[i].revents;
+		if (l->also[i])
+			fds[i].revents |= l->fds[l->also[i]].revents & (POLLIN | POLLRDNORM);
 		ready += fds[i].revents != 0;
 	}
 	return ready;
@@ -113,11 +133,12 @@ static int poll_any(struct pollfd *fds, nfds_t n, uint64_t timeout_ns, const sig
 {
 	VB_DEFERRED;
 	struct timespec time = { (time_t)(timeout_ns / NS_PER_S), (long)(timeout_ns % NS_PER_S) };
+	__attribute__((cleanup(put_back))) struct list l = take_own();
 
-	if (!n || !fds || vb_is_our_library(caller) || !make_room(2 * n) || !translate(fds, n))
+	if (!n || !fds || vb_is_our_library(caller) || !make_room(&l, 2 * n) || !translate(&l, fds, n))
 		return vb_real()->ppoll(fds, n, timeout_ns == VB_RS_NEVER ? NULL : &time, mask);
-	int result = vb_rpoll(own.fds, own.n, timeout_ns, mask);
-	return result < 0 ? result : tell(fds, n);
+	int result = vb_rpoll(l.fds, l.n, timeout_ns, mask);
+	return result < 0 ? result : tell(&l, fds, n);
 }
 
 static uint64_t ns_of(const struct timespec *t)

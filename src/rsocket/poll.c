@@ -22,7 +22,10 @@ struct entry {
 	unsigned first, num;          /* its descriptors in polled */
 };
 
-/* A thread keeps it, so that polling does not allocate. */
+/*
+ * A thread keeps it, so that polling does not allocate. A call takes it and puts it back: a signal handler
+ * that polls while the thread sleeps makes its own.
+ */
 struct workspace {
 	struct entry *entries;
 	struct pollfd *polled;        /* for a poll(2) of the kernel */
@@ -47,36 +50,41 @@ static void make_key(void)
 	pthread_key_create(&key, free_workspace);
 }
 
-static struct workspace *workspace_of_thread(void)
+static struct workspace *make_workspace(nfds_t nfds)
+{
+	struct workspace *w = calloc(1, sizeof(*w));
+
+	if (!w)
+		return NULL;
+	w->size = nfds < 16 ? 16 : nfds * 2;
+	w->entries = calloc(w->size, sizeof(*w->entries));
+	w->polled = calloc(w->size * VB_RS_SLEEP_FDS + 1, sizeof(*w->polled));
+	if (w->entries && w->polled)
+		return w;
+	free_workspace(w);
+	return NULL;
+}
+
+static struct workspace *take_workspace(nfds_t nfds)
 {
 	pthread_once(&once, make_key);
 	struct workspace *w = pthread_getspecific(key);
+
 	if (w)
+		pthread_setspecific(key, NULL);
+	if (w && w->size >= nfds)
 		return w;
-	w = calloc(1, sizeof(*w));
 	if (w)
-		pthread_setspecific(key, w);
-	return w;
+		free_workspace(w);
+	return make_workspace(nfds);
 }
 
-static struct workspace *get_workspace(nfds_t nfds)
+static void put_workspace(struct workspace *w)
 {
-	struct workspace *w = workspace_of_thread();
-
-	if (!w || (w->size >= nfds && w->size))
-		return w;
-	nfds = nfds < 16 ? 16 : nfds * 2;
-	struct entry *entries = calloc(nfds, sizeof(*entries));
-	struct pollfd *polled = calloc(nfds * VB_RS_SLEEP_FDS + 1, sizeof(*polled));
-	if (!entries || !polled) {
-		free(entries);
-		free(polled);
-		return NULL;
-	}
-	free(w->entries);
-	free(w->polled);
-	*w = (struct workspace){ entries, polled, nfds };
-	return w;
+	if (pthread_getspecific(key))
+		free_workspace(w);
+	else
+		pthread_setspecific(key, w);
 }
 
 /* ---- polling ---- */
@@ -187,7 +195,9 @@ static void cancelled(void *arg)
 	for (nfds_t i = 0; i < sleep->nfds; i++)
 		end_sleep(w, &w->entries[i]);
 	put_sockets(w, sleep->nfds);
-	vb_signals_release(&w->mask);
+	const sigset_t mask = w->mask;
+	put_workspace(w);
+	vb_signals_release(&mask);
 }
 
 /* n descriptors of the workspace, for nfds of the program's. */
@@ -275,7 +285,7 @@ static int wait_for_any(struct workspace *w, struct pollfd *fds, nfds_t nfds, ui
 static int poll_all(struct pollfd *fds, nfds_t nfds, uint64_t timeout_ns, const sigset_t *mask)
 {
 	VB_DEFERRED;
-	struct workspace *w = get_workspace(nfds);
+	struct workspace *w = take_workspace(nfds);
 	uint64_t now = timeout_ns == VB_RS_NEVER || !timeout_ns ? 0 : vb_now_ns();
 
 	if (!w)
@@ -286,6 +296,7 @@ static int poll_all(struct pollfd *fds, nfds_t nfds, uint64_t timeout_ns, const 
 			    wait_for_any(w, fds, nfds,
 					 timeout_ns == VB_RS_NEVER ? VB_RS_NEVER : now + timeout_ns, mask);
 	put_sockets(w, nfds);
+	put_workspace(w);
 	return ready;
 }
 

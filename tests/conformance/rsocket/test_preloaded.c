@@ -274,6 +274,58 @@ static void accepting_for_a_time__is_interrupted(void **state)
 	assert_ok(close(listener));
 }
 
+/* ---- a handler that polls ---- */
+
+enum { MANY = 40 };
+
+static int polled_by_handler;
+static volatile sig_atomic_t seen_by_handler;
+
+/* A longer list than the thread's. */
+static void poll_in_handler(int number)
+{
+	struct pollfd p[MANY];
+	int err = errno;
+
+	for (int i = 0; i < MANY; i++)
+		p[i] = (struct pollfd){ polled_by_handler, POLLIN, 0 };
+	if (poll(p, MANY, 0) == MANY)
+		seen_by_handler |= p[MANY - 1].revents;
+	num_signals++;
+	errno = err;
+}
+
+static void poll__in_a_handler_while_the_thread_polls(void **state)
+{
+	struct ends polled = connected(), other = connected();
+	struct sigaction action = { .sa_handler = poll_in_handler };
+	struct itimerval often = { { 0, EVERY_US }, { 0, EVERY_US } }, never = { 0 };
+	struct pollfd p = { polled.server, POLLIN, 0 };
+	sigset_t set, before;
+
+	(void)state;
+	polled_by_handler = other.server;
+	assert_int_equal(send(other.client, "x", 1, 0), 1);
+	assert_int_equal(events_within(other.server, POLLIN, WAIT_MS), POLLIN);
+	num_signals = 0;
+	sigemptyset(&set);
+	sigaddset(&set, SIGALRM);
+	pthread_sigmask(SIG_BLOCK, &set, &before); /* it comes while the thread sleeps, and holds no lock */
+	assert_ok(sigaction(SIGALRM, &action, NULL));
+	assert_ok(setitimer(ITIMER_REAL, &often, NULL));
+	while (num_signals < SIGNALS)
+		assert_refused(EINTR, ppoll(&p, 1, NULL, &before));
+	assert_ok(setitimer(ITIMER_REAL, &never, NULL));
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	assert_int_equal(seen_by_handler, POLLIN);
+	assert_int_equal(send(polled.client, "x", 1, 0), 1);
+	assert_int_equal(events_within(polled.server, POLLIN, WAIT_MS), POLLIN);
+	assert_ok(close(polled.client));
+	assert_ok(close(polled.server));
+	assert_ok(close(other.client));
+	assert_ok(close(other.server));
+}
+
 /* ---- sets ---- */
 
 /* Listens for RDMA as long as it lives. */
@@ -347,6 +399,7 @@ static void set__has_a_listener_that_gets_rdma_later(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(poll__in_a_handler_while_the_thread_polls),
 		cmocka_unit_test(set__has_a_listener_that_gets_rdma_later),
 		cmocka_unit_test(reading__is_cancelled),
 		cmocka_unit_test(writing__is_cancelled),

@@ -9,6 +9,7 @@
 
 #include "../../between.h"
 #include "rs.h"
+#include "rsocket/private.h"
 
 enum { SIGNALS = 5, EVERY_US = 10000, PATIENCE_S = 60 };
 
@@ -353,6 +354,59 @@ static void handler__ends_a_call_that_polls(void **state)
 	end(&c.s);
 }
 
+/* ---- a handler that polls ---- */
+
+enum { MANY = 40 };
+
+static int polled_by_handler;
+static volatile sig_atomic_t num_polls, seen_by_handler;
+
+/* A longer list than the thread's. */
+static void poll_in_handler(int number)
+{
+	struct pollfd p[MANY];
+	int err = errno;
+
+	for (int i = 0; i < MANY; i++)
+		p[i] = (struct pollfd){ polled_by_handler, POLLIN, 0 };
+	if (rpoll(p, MANY, 0) == MANY)
+		seen_by_handler |= p[MANY - 1].revents;
+	num_polls++;
+	errno = err;
+}
+
+static void poll__in_a_handler_while_the_thread_polls(void **state)
+{
+	struct ends polled = connected("127.0.0.1"), other = connected("127.0.0.1");
+	struct sigaction action = { .sa_handler = poll_in_handler };
+	struct itimerval often = { { 0, EVERY_US }, { 0, EVERY_US } }, never = { 0 };
+	struct pollfd p = { polled.server, POLLIN, 0 };
+	sigset_t set, before;
+	char c;
+
+	(void)state;
+	polled_by_handler = other.server;
+	send_all(other.client, "x", 1);
+	assert_int_equal(wait_for(other.server, POLLIN), POLLIN);
+	sigemptyset(&set);
+	sigaddset(&set, SIGALRM);
+	pthread_sigmask(SIG_BLOCK, &set, &before); /* it comes while the thread sleeps, and holds no lock */
+	assert_ok(sigaction(SIGALRM, &action, NULL));
+	assert_ok(setitimer(ITIMER_REAL, &often, NULL));
+	while (num_polls < SIGNALS)
+		assert_refused(EINTR, vb_rpoll(&p, 1, VB_RS_NEVER, &before));
+	assert_ok(setitimer(ITIMER_REAL, &never, NULL));
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	assert_int_equal(seen_by_handler, POLLIN);
+	receive_all(other.server, &c, 1);
+	assert_works(&polled);
+	assert_works(&other);
+	close_ends(&polled);
+	close_ends(&other);
+	assert_int_equal(fcntl(polled.server, F_GETFD), -1); /* nobody has a reference any more */
+	assert_int_equal(fcntl(other.server, F_GETFD), -1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -361,6 +415,7 @@ int main(void)
 		cmocka_unit_test(handler__with_restart_ends_calls_that_have_a_timeout),
 		cmocka_unit_test(handler__among_others),
 		cmocka_unit_test(handler__ends_a_call_that_polls),
+		cmocka_unit_test(poll__in_a_handler_while_the_thread_polls),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
