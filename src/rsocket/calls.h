@@ -34,14 +34,19 @@ int vb_rs_await_connection_locked(struct vb_rs *s, uint64_t deadline, struct vb_
 
 /* ---- streams (stream_io.c, iomap.c) ---- */
 
-/* A long write is cut: the first pieces are short, so that the peer can start early. */
-enum { VB_RS_FIRST_PIECE = 4096, VB_RS_LONGEST_PIECE = 65536 };
+/* A write in progress: when it gives up, and the bytes of its next piece at most. */
+struct vb_rs_writing {
+	uint64_t deadline;
+	size_t most;
+};
 
 /*
  * Before a write, without the lock: takes the writer's turn, waits for the connection, and sends the peer
  * mappings new to it. Unless it fails, vb_rs_end_write is due.
  */
-int vb_rs_begin_write(struct vb_rs *s, int flags, uint64_t *deadline);
+int vb_rs_begin_write(struct vb_rs *s, int flags, struct vb_rs_writing *w);
+/* A piece was written. */
+void vb_rs_next_piece(struct vb_rs_writing *w);
 void vb_rs_end_write(struct vb_rs *s);
 /* Bytes of iov. */
 ssize_t vb_rs_stream_read(struct vb_rs *s, const struct iovec *iov, int iovcnt, int flags);

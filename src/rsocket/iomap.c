@@ -119,15 +119,28 @@ static int prepare_write_locked(struct vb_rs *s, uint64_t deadline)
 	return err;
 }
 
-int vb_rs_begin_write(struct vb_rs *s, int flags, uint64_t *deadline)
+/*
+ * A long write is cut. The first pieces are short, so that the peer can start early; but not while it has
+ * earlier bytes to take.
+ */
+enum { FIRST_PIECE = 4096, LONGEST_PIECE = 65536 };
+
+int vb_rs_begin_write(struct vb_rs *s, int flags, struct vb_rs_writing *w)
 {
 	pthread_mutex_lock(&s->lock);
-	*deadline = vb_rs_deadline(vb_rs_may_block(s, flags), s->options.send_timeout_ns);
-	int err = vb_rs_turn_take_locked(s, &s->writer, *deadline);
-	if (!err && (err = prepare_write_locked(s, *deadline)))
+	w->deadline = vb_rs_deadline(vb_rs_may_block(s, flags), s->options.send_timeout_ns);
+	int err = vb_rs_turn_take_locked(s, &s->writer, w->deadline);
+	if (!err && (err = prepare_write_locked(s, w->deadline)))
 		vb_rs_turn_give_locked(s, &s->writer);
+	w->most = vb_rs_stream_has_unacked(&s->stream) ? LONGEST_PIECE : FIRST_PIECE;
 	pthread_mutex_unlock(&s->lock);
 	return err;
+}
+
+void vb_rs_next_piece(struct vb_rs_writing *w)
+{
+	if (w->most < LONGEST_PIECE)
+		w->most *= 2;
 }
 
 void vb_rs_end_write(struct vb_rs *s)
@@ -194,19 +207,18 @@ static ssize_t write_piece(struct vb_rs *s, const uint8_t *from, size_t most, ui
 
 static ssize_t write_all(struct vb_rs *s, const uint8_t *from, size_t count, uint64_t offset, int flags)
 {
-	size_t done = 0, most = VB_RS_FIRST_PIECE;
-	uint64_t deadline;
-	ssize_t n = vb_rs_begin_write(s, flags, &deadline);
+	struct vb_rs_writing w;
+	size_t done = 0;
+	ssize_t n = vb_rs_begin_write(s, flags, &w);
 
 	if (n)
 		return n;
 	while (done < count) {
-		n = write_piece(s, from + done, vb_min_u64(most, count - done), offset + done, deadline);
+		n = write_piece(s, from + done, vb_min_u64(w.most, count - done), offset + done, w.deadline);
 		if (n <= 0)
 			break;
 		done += (size_t)n;
-		if (most < VB_RS_LONGEST_PIECE)
-			most *= 2;
+		vb_rs_next_piece(&w);
 	}
 	vb_rs_end_write(s);
 	return n < 0 && !done ? n : (ssize_t)done;

@@ -103,16 +103,16 @@ static int put(struct vb_rs *s, struct cursor *c, const struct vb_rs_write *w, c
 	return -ECONNRESET;
 }
 
-static int write_piece(struct vb_rs *s, struct cursor *c, size_t most, uint64_t deadline)
+static int write_piece(struct vb_rs *s, struct cursor *c, const struct vb_rs_writing *writing)
 {
 	struct vb_rs_write w;
 	uint8_t *payload = NULL;
 
 	pthread_mutex_lock(&s->lock);
 	vb_rs_posted_locked(s);
-	int err = await_room_locked(s, deadline);
+	int err = await_room_locked(s, writing->deadline);
 	if (!err)
-		reserve_locked(s, c, most, &w, &payload);
+		reserve_locked(s, c, writing->most, &w, &payload);
 	pthread_mutex_unlock(&s->lock);
 	return err ? err : put(s, c, &w, payload);
 }
@@ -120,16 +120,15 @@ static int write_piece(struct vb_rs *s, struct cursor *c, size_t most, uint64_t 
 ssize_t vb_rs_stream_write(struct vb_rs *s, const struct iovec *iov, int iovcnt, int flags)
 {
 	struct cursor c = cursor_of(iov, iovcnt);
-	size_t total = c.left, most = VB_RS_FIRST_PIECE;
-	uint64_t deadline;
+	struct vb_rs_writing w;
+	size_t total = c.left;
+	int err = vb_rs_begin_write(s, flags, &w);
 
-	int err = vb_rs_begin_write(s, flags, &deadline);
 	if (err)
 		return err;
 	while (!err && c.left) {
-		err = write_piece(s, &c, most, deadline);
-		if (most < VB_RS_LONGEST_PIECE)
-			most *= 2;
+		err = write_piece(s, &c, &w);
+		vb_rs_next_piece(&w);
 	}
 	vb_rs_end_write(s);
 	return err && c.left == total ? err : (ssize_t)(total - c.left);

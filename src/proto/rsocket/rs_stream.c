@@ -314,8 +314,7 @@ bool vb_rs_stream_control(struct vb_rs_stream *s, struct vb_rs_write *out)
 
 bool vb_rs_stream_is_idle(const struct vb_rs_stream *s)
 {
-	return s->requests_free == (uint32_t)s->config.send_queue - VB_RS_CONTROLS &&
-	       s->controls_free == VB_RS_CONTROLS && !s->end_is_due;
+	return !vb_rs_stream_has_unacked(s) && s->controls_free == VB_RS_CONTROLS && !s->end_is_due;
 }
 
 /* ---- receiving ---- */

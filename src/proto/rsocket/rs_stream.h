@@ -156,6 +156,11 @@ bool vb_rs_stream_send_iomap(struct vb_rs_stream *s, uint32_t index, const struc
 void vb_rs_stream_sent(struct vb_rs_stream *s, uint64_t id);
 /* The next control message that is due and may be sent. False: none. */
 bool vb_rs_stream_control(struct vb_rs_stream *s, struct vb_rs_write *out);
+/* Are there bytes that the peer's adapter has not acknowledged? */
+static inline bool vb_rs_stream_has_unacked(const struct vb_rs_stream *s)
+{
+	return s->requests_free != (uint32_t)s->config.send_queue - VB_RS_CONTROLS;
+}
 /* Is nothing in flight, and nothing due? */
 bool vb_rs_stream_is_idle(const struct vb_rs_stream *s);
 

@@ -1520,12 +1520,55 @@ static void write__goes_on_behind_the_rings_end(void **state)
 	assert_ok(rclose(l.fd));
 }
 
+enum { FEW_MESSAGES = 16 };
+
+static void child_holds_few_messages(struct listener *l)
+{
+	int s = rsocket(AF_INET, SOCK_STREAM, 0), queue = FEW_MESSAGES;
+
+	if (rsetsockopt(s, SOL_RDMA, RDMA_RQSIZE, &queue, sizeof(queue)) ||
+	    rconnect(s, sockaddr(&l->address), length_of(&l->address)) || rsend(s, "x", 1, 0) != 1)
+		_exit(1);
+	pause();
+}
+
+/* Short pieces let an idle peer start early. One that has not taken earlier bytes gets each write whole. */
+static void write__is_not_cut_behind_earlier_ones(void **state)
+{
+	enum { BLOCK = 8192 };
+	struct listener l = listen_at("127.0.0.1");
+	struct linger at_once = { .l_onoff = 1 };
+	static const char block[BLOCK];
+	int blocks = 0, status;
+	char c;
+
+	(void)state;
+	pid_t child = fork();
+	if (!child)
+		child_holds_few_messages(&l);
+	int s = raccept(l.fd, NULL, NULL);
+	assert_true(s >= 0);
+	receive_all(s, &c, 1);
+	assert_ok(kill(child, SIGSTOP));
+	assert_int_equal(waitpid(child, &status, WUNTRACED), child);
+	while (rsend(s, block, BLOCK, MSG_DONTWAIT) == BLOCK)
+		blocks++;
+	/* the first one may take two messages */
+	assert_true(blocks >= FEW_MESSAGES - 2);
+	assert_ok(rsetsockopt(s, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once)));
+	assert_ok(rclose(s));
+	assert_ok(rclose(l.fd));
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(backlog__holds_connections_and_their_bytes),
 		cmocka_unit_test(backlog__goes_with_its_listener),
 		cmocka_unit_test(write__goes_on_behind_the_rings_end),
+		cmocka_unit_test(write__is_not_cut_behind_earlier_ones),
 		cmocka_unit_test(shutdown__of_a_listener_ends_raccept),
 		cmocka_unit_test(shutdown__of_a_listener_refuses_peers),
 		cmocka_unit_test(backlog__goes_while_its_connections_end),
