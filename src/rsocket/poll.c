@@ -2,7 +2,7 @@
 /*
  * Waiting on many: sockets among ordinary descriptors. A wait polls all for polling_time. Then it gets every
  * socket ready to be slept on, and one ppoll(2) waits for the descriptors of all. That also wakes up for what
- * the program need not know (credits, steps of a connection): then the sleep is repeated.
+ * the program need not know (credits, steps of a connection): then the wait begins anew.
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -30,6 +30,8 @@ struct workspace {
 	struct entry *entries;
 	struct pollfd *polled;        /* for a poll(2) of the kernel */
 	nfds_t size;
+	bool happened;                /* something, to a socket, in the last look */
+	uint64_t since;               /* the wait's begin or its last event */
 	sigset_t mask;                /* the thread's, while a wait holds signals back */
 };
 
@@ -102,12 +104,12 @@ static void put_sockets(struct workspace *w, nfds_t nfds)
 			vb_rs_put(w->entries[i].socket);
 }
 
-static short poll_socket(struct vb_rs *s, short events)
+static short poll_socket(struct vb_rs *s, short events, bool *happened)
 {
 	if (vb_rs_is_inherited(s))
 		return POLLNVAL;
 	pthread_mutex_lock(&s->lock);
-	vb_rs_progress_locked(s);
+	*happened |= vb_rs_progress_locked(s);
 	short revents = vb_rs_revents_locked(s, events);
 	pthread_mutex_unlock(&s->lock);
 	return revents;
@@ -135,10 +137,11 @@ static int poll_once(struct workspace *w, struct pollfd *fds, nfds_t nfds)
 {
 	int ready = poll_ordinary(w, fds, nfds);
 
+	w->happened = false;
 	for (nfds_t i = 0; i < nfds && ready >= 0; i++) {
 		if (!w->entries[i].socket)
 			continue;
-		fds[i].revents = poll_socket(w->entries[i].socket, fds[i].events);
+		fds[i].revents = poll_socket(w->entries[i].socket, fds[i].events, &w->happened);
 		ready += fds[i].revents != 0;
 	}
 	return ready;
@@ -214,10 +217,11 @@ static int poll_cancelled(struct workspace *w, nfds_t n, nfds_t nfds, uint64_t t
 	return ready < 0 ? -errno : ready;
 }
 
+/* 1: something happened; 0: it slept as long as it may; or a negative errno. */
 static int sleep_on_all(struct workspace *w, const struct pollfd *fds, nfds_t nfds, uint64_t timeout_ns,
 			const sigset_t *mask)
 {
-	int thread_fd = vb_rs_thread_fd(), err = 0;
+	int thread_fd = vb_rs_thread_fd(), result = 1;
 	nfds_t n = 0, i = 0;
 
 	if (thread_fd < 0)
@@ -229,13 +233,13 @@ static int sleep_on_all(struct workspace *w, const struct pollfd *fds, nfds_t nf
 	if (i == nfds) {
 		w->polled[n] = (struct pollfd){ .fd = thread_fd, .events = POLLIN };
 		int ready = poll_cancelled(w, n + 1, nfds, timeout_ns, mask);
-		err = ready < 0 ? ready : 0;
+		result = ready < 0 ? ready : ready > 0;
 		if (ready > 0 && w->polled[n].revents)
 			vb_rs_thread_fd_clear(thread_fd);
 	}
 	for (i = 0; i < nfds; i++)
 		end_sleep(w, &w->entries[i]);
-	return err;
+	return result;
 }
 
 /* ---- rpoll ---- */
@@ -250,20 +254,41 @@ static uint64_t sleep_ns(uint64_t deadline)
 	return deadline <= now ? 0 : vb_min_u64(deadline - now, most);
 }
 
-static int wait_until(struct workspace *w, struct pollfd *fds, nfds_t nfds, uint64_t start, uint64_t deadline,
-		      const sigset_t *mask)
+/* As poll_once. An event of which the program need not know begins another wait for the next one. */
+static int look(struct workspace *w, struct pollfd *fds, nfds_t nfds, bool happened)
 {
-	uint64_t until = vb_min_u64(deadline, vb_rs_poll_end(start));
+	int ready = poll_once(w, fds, nfds);
+
+	if (happened || w->happened || ready > 0)
+		w->since = vb_rs_note_event(w->since);
+	return ready;
+}
+
+static int spin(struct workspace *w, struct pollfd *fds, nfds_t nfds, uint64_t deadline)
+{
 	int ready = 0;
 
-	for (unsigned turn = 1; !ready && vb_now_ns() < until && vb_rs_poll_pause(turn); turn++)
-		ready = poll_once(w, fds, nfds);
-	while (!ready && (deadline == VB_RS_NEVER || vb_now_ns() < deadline)) {
-		int err = sleep_on_all(w, fds, nfds, sleep_ns(deadline), mask);
+	for (unsigned turn = 1; !ready; turn++) {
+		if (vb_now_ns() >= vb_min_u64(deadline, vb_rs_poll_end(w->since)) || !vb_rs_poll_pause(turn))
+			break;
+		ready = look(w, fds, nfds, false);
+	}
+	return ready;
+}
 
-		ready = poll_once(w, fds, nfds);
-		if (err && !ready)
-			return err;
+static int wait_until(struct workspace *w, struct pollfd *fds, nfds_t nfds, uint64_t deadline,
+		      const sigset_t *mask)
+{
+	int ready = spin(w, fds, nfds, deadline);
+
+	while (!ready && (deadline == VB_RS_NEVER || vb_now_ns() < deadline)) {
+		int slept = sleep_on_all(w, fds, nfds, sleep_ns(deadline), mask);
+
+		ready = look(w, fds, nfds, slept > 0);
+		if (slept < 0 && !ready)
+			return slept;
+		if (!ready)
+			ready = spin(w, fds, nfds, deadline);
 	}
 	return ready;
 }
@@ -271,14 +296,15 @@ static int wait_until(struct workspace *w, struct pollfd *fds, nfds_t nfds, uint
 static int wait_for_any(struct workspace *w, struct pollfd *fds, nfds_t nfds, uint64_t deadline,
 			const sigset_t *mask)
 {
-	uint64_t start = vb_now_ns();
-	int ready = poll_once(w, fds, nfds);
+	w->since = vb_now_ns();
+	int ready = look(w, fds, nfds, false);
 	if (!ready) {
 		vb_signals_hold(&w->mask);
-		ready = wait_until(w, fds, nfds, start, deadline, mask ? mask : &w->mask);
+		ready = wait_until(w, fds, nfds, deadline, mask ? mask : &w->mask);
 		vb_signals_release(&w->mask);
 	}
-	vb_rs_note_wait(start, ready > 0);
+	if (ready <= 0)
+		vb_rs_note_silence();
 	return ready;
 }
 

@@ -6,10 +6,10 @@ static _Thread_local struct vb_poll_time poll_time;
 
 static bool is_adaptive(void) { return vb_rs_config()->polling_us == VB_RS_ADAPTIVE; }
 
-uint64_t vb_rs_poll_end(uint64_t now_ns)
+uint64_t vb_rs_poll_end(uint64_t since_ns)
 {
-	return is_adaptive() ? vb_poll_time_end(&poll_time, now_ns) :
-			       now_ns + vb_rs_config()->polling_us * NS_PER_US;
+	return is_adaptive() ? vb_poll_time_end(&poll_time, since_ns) :
+			       since_ns + vb_rs_config()->polling_us * NS_PER_US;
 }
 
 bool vb_rs_poll_pause(unsigned turn)
@@ -20,7 +20,15 @@ bool vb_rs_poll_pause(unsigned turn)
 	return true;
 }
 
-void vb_rs_note_wait(uint64_t start_ns, bool found)
+uint64_t vb_rs_note_event(uint64_t since_ns)
 {
-	vb_poll_time_learn(&poll_time, found ? vb_now_ns() - start_ns : UINT64_MAX);
+	uint64_t now = vb_now_ns();
+
+	vb_poll_time_learn(&poll_time, now - since_ns);
+	return now;
+}
+
+void vb_rs_note_silence(void)
+{
+	vb_poll_time_learn(&poll_time, UINT64_MAX);
 }

@@ -91,15 +91,17 @@ const struct vb_rs_config *vb_rs_config(void);
 
 /* ---- how long the calling thread polls before it sleeps (poll_time.c) ---- */
 
-/* A wait begins at now_ns: when its polling ends. */
-uint64_t vb_rs_poll_end(uint64_t now_ns);
+/* A wait began at since_ns, or had its last event then: when its polling ends. */
+uint64_t vb_rs_poll_end(uint64_t since_ns);
 /*
  * Before each turn of the polling (1, 2, …): a short pause, and now and then one for other threads. False:
  * one has run meanwhile, and the polling ends.
  */
 bool vb_rs_poll_pause(unsigned turn);
-/* A wait that began at start_ns is over; found: what it waited for has come. */
-void vb_rs_note_wait(uint64_t start_ns, bool found);
+/* The next event has come, whether or not it is what the wait is for. Returns the time. */
+uint64_t vb_rs_note_event(uint64_t since_ns);
+/* None came for as long as the wait lasted. */
+void vb_rs_note_silence(void);
 
 /* ---- sockets ---- */
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Waiting on a socket: polling for a while, then sleeping in poll(2). */
+/* Waiting on a socket: polling for a while after each event, then sleeping in poll(2). */
 #include "base/lock.h"
 #include "base/signals.h"
 #include "base/waits.h"
@@ -71,7 +71,7 @@ void vb_rs_turn_give_locked(struct vb_rs *s, struct vb_rs_turn *turn)
 struct wait {
 	struct vb_rs *socket;
 	bool (*is_ready)(struct vb_rs *s);
-	uint64_t start, deadline;
+	uint64_t since, deadline; /* since: its begin or the last event */
 	struct vb_rs_turn *turn;
 	sigset_t mask;
 	struct vb_rs_sleeper sleeper;
@@ -102,7 +102,7 @@ static int poll_cancelled(struct wait *w, struct pollfd *fds, nfds_t n)
 	return ready < 0 ? -errno : ready;
 }
 
-/* Sleeps once; nothing need have happened then. 0, -EINTR, or why it cannot sleep. */
+/* Sleeps once. 1: something happened; 0, -EINTR, or why it cannot sleep. */
 static int sleep_locked(struct wait *w)
 {
 	struct vb_rs *s = w->socket;
@@ -114,7 +114,7 @@ static int sleep_locked(struct wait *w)
 		return w->sleeper.fd;
 	unsigned n = vb_rs_sleep_begin_locked(s, &w->sleeper, fds);
 	if (!n)
-		return 0;
+		return 1;
 	fds[n] = (struct pollfd){ .fd = w->sleeper.fd, .events = POLLIN };
 	pthread_mutex_unlock(&s->lock);
 	int ready = poll_cancelled(w, fds, n + 1);
@@ -124,25 +124,34 @@ static int sleep_locked(struct wait *w)
 		readable |= (fds[i].revents != 0) << i;
 	pthread_mutex_lock(&s->lock);
 	vb_rs_sleep_end_locked(s, &w->sleeper, readable);
-	return ready < 0 ? ready : 0;
+	return ready < 0 ? ready : ready > 0;
+}
+
+/* True: it is ready. An event that does not make it so begins another wait for the next one. */
+static bool look_locked(struct wait *w, bool happened)
+{
+	happened |= vb_rs_progress_locked(w->socket);
+	bool is_ready = w->is_ready(w->socket);
+	if (happened || is_ready)
+		w->since = vb_rs_note_event(w->since);
+	return is_ready;
 }
 
 /* True: it became ready. */
-static bool spin_locked(const struct wait *w)
+static bool spin_locked(struct wait *w)
 {
 	struct vb_rs *s = w->socket;
-	uint64_t until = vb_min_u64(w->deadline, vb_rs_poll_end(w->start));
-	bool pays = true;
+	bool pays = true, is_ready = false;
 
-	for (unsigned turn = 1; pays && vb_now_ns() < until; turn++) {
+	for (unsigned turn = 1; pays && !is_ready; turn++) {
+		if (vb_now_ns() >= vb_min_u64(w->deadline, vb_rs_poll_end(w->since)))
+			break;
 		pthread_mutex_unlock(&s->lock);
 		pays = vb_rs_poll_pause(turn);
 		pthread_mutex_lock(&s->lock);
-		vb_rs_progress_locked(s);
-		if (w->is_ready(s))
-			return true;
+		is_ready = look_locked(w, false);
 	}
-	return false;
+	return is_ready;
 }
 
 /* See signal(7): a signal always ends a call with a deadline. */
@@ -153,19 +162,17 @@ static bool goes_on(const struct wait *w, int err)
 
 static int wait_until_locked(struct wait *w)
 {
-	if (spin_locked(w))
-		return 0;
-	for (;;) {
+	while (!spin_locked(w)) {
 		int err = sleep_locked(w);
 
-		vb_rs_progress_locked(w->socket);
-		if (w->is_ready(w->socket))
+		if (look_locked(w, err > 0))
 			return 0;
-		if (err && !goes_on(w, err))
+		if (err < 0 && !goes_on(w, err))
 			return err;
 		if (w->deadline != VB_RS_NEVER && vb_now_ns() >= w->deadline)
 			return -EAGAIN;
 	}
+	return 0;
 }
 
 int vb_rs_wait_locked(struct vb_rs *s, bool (*is_ready)(struct vb_rs *s), uint64_t deadline,
@@ -177,11 +184,12 @@ int vb_rs_wait_locked(struct vb_rs *s, bool (*is_ready)(struct vb_rs *s), uint64
 	if (deadline == VB_RS_AT_ONCE)
 		return -EAGAIN;
 	struct wait w = {
-		.socket = s, .is_ready = is_ready, .start = vb_now_ns(), .deadline = deadline, .turn = turn
+		.socket = s, .is_ready = is_ready, .since = vb_now_ns(), .deadline = deadline, .turn = turn
 	};
 	vb_signals_hold(&w.mask);
 	int err = wait_until_locked(&w);
 	vb_signals_release(&w.mask);
-	vb_rs_note_wait(w.start, !err);
+	if (err)
+		vb_rs_note_silence();
 	return err;
 }
