@@ -233,14 +233,15 @@ static inline bool vb_rs_may_block(const struct vb_rs *s, int flags)
 
 /*
  * Is it time for another look at what rarely changes? A look may be a system call. A program that polls or
- * writes in a loop makes it once in VB_RS_LOOK_US, and one that does so now and then makes it each time.
+ * writes in a loop makes it once in so many microseconds. One that does so now and then makes it each time.
  */
-static inline bool vb_rs_look_is_due(uint64_t *looked)
+enum { VB_RS_LOOK_US = 50, VB_RS_WRITE_LOOK_US = 1000 };
+
+static inline bool vb_rs_look_is_due(uint64_t *looked, unsigned us)
 {
-	enum { VB_RS_LOOK_US = 50 };
 	uint64_t now = vb_ticks();
 
-	if (now - *looked < VB_RS_LOOK_US * vb_ticks_us())
+	if (now - *looked < us * vb_ticks_us())
 		return false;
 	*looked = now;
 	return true;

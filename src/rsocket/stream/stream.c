@@ -7,7 +7,8 @@ bool vb_rs_stream_progress_locked(struct vb_rs *s)
 {
 	bool happened = s->end.cq && vb_rs_endpoint_progress_locked(s);
 	/* A connection's own events are rare. Its channel is also read when its descriptor is readable. */
-	bool is_due = s->state != VB_RS_CONNECTED || (!happened && vb_rs_look_is_due(&s->events_looked));
+	bool is_due = s->state != VB_RS_CONNECTED ||
+		      (!happened && vb_rs_look_is_due(&s->events_looked, VB_RS_LOOK_US));
 
 	if (is_due && !vb_rs_has_backlog(s))
 		happened |= vb_rs_events_progress_locked(s);
