@@ -21,8 +21,10 @@
 #define MADV_POPULATE_READ 22
 #endif
 
-/* Ends a case that cannot be run here. In TAP, cmocka's skip() is a failure; so the case passes,
- * and is counted by what it says. */
+/*
+ * Ends a case that cannot be run here. In TAP, cmocka's skip() is a failure; so the case passes, and is
+ * counted by what it says.
+ */
 #define SKIP(why)                                                              \
 	do {                                                                   \
 		fprintf(stderr, "# %s: skipped: %s\n", __func__, why);         \

@@ -24,8 +24,10 @@ bool find_command_folder(char folder[PATH_MAX])
 	return true;
 }
 
-/* Finds the folder that holds a file, in two places relative to this executable. If neither has it,
- * says so and returns false. */
+/*
+ * Finds the folder that holds a file, in two places relative to this executable. If neither has it, says so
+ * and returns false.
+ */
 static bool find(const char *const places[2], const char *file, char found[PATH_MAX])
 {
 	char folder[PATH_MAX], path[2 * PATH_MAX];

@@ -175,8 +175,10 @@ struct rdma_cm_event {
 	} param;
 };
 
-/* Bits of rdma_addrinfo.ai_flags: for listening; numeric node; do not resolve routes; ai_family is a demand;
- * ask the subnet's administration, or the system's names (the default). */
+/*
+ * Bits of rdma_addrinfo.ai_flags: for listening; numeric node; do not resolve routes; ai_family is a demand;
+ * ask the subnet's administration, or the system's names (the default).
+ */
 #define RAI_PASSIVE	0x00000001
 #define RAI_NUMERICHOST	0x00000002
 #define RAI_NOROUTE	0x00000004

@@ -694,8 +694,10 @@ static void put_summary(struct vb_reply *r, struct request *q, const struct devi
 
 /* ---- requests ---- */
 
-/* Devices belong to one network namespace each. Memory that a parent has registered is copied for a
- * forked child. */
+/*
+ * Devices belong to one network namespace each. Memory that a parent has registered is copied for a forked
+ * child.
+ */
 static void put_system(struct vb_reply *r, const struct request *q)
 {
 	size_t message = begin_answer(r, q);

@@ -6,8 +6,8 @@
 #include <pthread.h>
 
 /*
- * Starts run(arg). thread: NULL for a detached thread, which nobody joins. 0 or a negative errno.
- * pthread_create(3)
+ * Starts run(arg). thread: NULL for a detached thread, which nobody joins. 0 or a negative errno,
+ * those of pthread_create(3).
  */
 int vb_thread_start(pthread_t *thread, void *(*run)(void *), void *arg);
 

@@ -81,10 +81,7 @@ static inline bool copy_pieces(struct attempt *a, uint8_t *there, bool writes)
 	return true;
 }
 
-/*
- * The pieces into the slot, or their list. Nobody sees the slot yet: nothing is left behind where a piece is
- * not simply there.
- */
+/* Into the slot. False: the piece is not simply there. */
 static inline bool gather_piece(struct attempt *a, const struct ibv_sge *piece, uint8_t **to)
 {
 	uint32_t length = piece->length;
@@ -126,6 +123,10 @@ static __attribute__((noinline)) bool put_list(struct vb_local_qp *l, const stru
 	return true;
 }
 
+/*
+ * The pieces into the slot, or their list. Nobody sees the slot yet: nothing is left behind where a piece is
+ * not simply there.
+ */
 static inline enum vb_post_result try_send(struct vb_local_qp *l, const struct ibv_send_wr *wr,
 					   uint32_t length)
 {

@@ -52,7 +52,7 @@ static __attribute__((noinline)) bool take_up(struct vb_local_qp *l, uint32_t mo
 	l->resp.ring_mask = mask;
 	l->resp.slot_bytes = bytes;
 	l->resp.their_epoch = vb_mode_epoch(mode);
-	/* pairs with has_news */
+	/* pairs with vb_responder_is_called and vb_responder_has_news */
 	atomic_store_explicit(&l->resp.serving, l->resp.ring != NULL, memory_order_release);
 	return l->resp.ring != NULL;
 }

@@ -7,8 +7,10 @@
  */
 #include "verbs/verbs.h"
 
-/* Constructors of provider libraries announce themselves; there is nothing to match them with. Each
- * release has a name of its own. */
+/*
+ * Constructors of provider libraries announce themselves; there is nothing to match them with. Each release
+ * has a name of its own.
+ */
 #define REGISTRATION(release)                                                 \
 	VB_EXPORT void verbs_register_driver_##release(const void *ops);      \
 	VB_EXPORT void verbs_register_driver_##release(const void *ops) { }

@@ -3,8 +3,8 @@
  * Captures of shared memory: a message and its answer as the RoCEv2 packets that the wire would carry, with
  * the connection's addresses, path MTU and PSNs. Callers ask vb_qp_is_captured first.
  */
-#ifndef VB_ADAPTER_SHOW_H
-#define VB_ADAPTER_SHOW_H
+#ifndef VB_ADAPTER_PACKET_VIEW_H
+#define VB_ADAPTER_PACKET_VIEW_H
 
 #include "adapter/object.h"
 #include "adapter/queues/noted.h"

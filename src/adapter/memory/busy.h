@@ -17,8 +17,10 @@ static inline void vb_busy_word_begin_lightly(_Atomic(uint32_t) *busy)
 	atomic_signal_fence(memory_order_seq_cst);
 }
 
-/* With a fence of its own: an addition alone would let later loads go before its store, by the C11
- * model and on ARM. */
+/*
+ * With a fence of its own: an addition alone would let later loads go before its store, by the C11 model and
+ * on ARM.
+ */
 static inline void vb_busy_word_begin_fully(_Atomic(uint32_t) *busy)
 {
 	atomic_store_explicit(busy, atomic_load_explicit(busy, memory_order_relaxed) + 1,

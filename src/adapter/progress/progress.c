@@ -101,8 +101,10 @@ void vb_progress_schedule(struct vb_qp *qp)
 	vb_lock(&vb_progress_lock);
 	vb_progress_schedule_locked(qp);
 	vb_unlock(&vb_progress_lock);
-	/* pass() looks at the queue under the lock, after fall_asleep: behind the insertion, or so that
-	 * this load is behind fall_asleep. */
+	/*
+	 * pass() looks at the queue under the lock, after fall_asleep: behind the insertion, or so that this
+	 * load is behind fall_asleep.
+	 */
 	if (atomic_load(&vb_arena->asleep))
 		vb_loop_wake();
 }

@@ -92,9 +92,9 @@ void rc_close(struct end *e);
 void rc_finish(struct end *e);
 
 struct ibv_qp *rc_make_qp(struct end *e);
-/* The other end makes the same call at the same time. */
 /* The first PSN that a queue pair sends with in the connection whose cards were swapped last. */
 uint32_t rc_psn(const struct ibv_qp *qp, const struct end *e);
+/* The other end makes the same call at the same time. */
 struct card rc_swap_cards(struct end *e, struct ibv_qp *qp);
 int rc_to_init(struct end *e, struct ibv_qp *qp);
 int rc_to_rtr(struct end *e, struct ibv_qp *qp, const struct card *peer);
