@@ -372,6 +372,8 @@ class Install:
         self.have_install()
         folder = self.root / "usr/share/doc/verbatim"
         pages = [folder / "README.md", *folder.glob("docs/**/*.md")]
+        for page in pages:
+            assert page.is_file(), f"{page} is not installed"
         assert len(pages) > 1, "no documents"
         missing = [
             f"{page}: {link}"
