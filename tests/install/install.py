@@ -164,7 +164,7 @@ class Install:
             try:
                 run(ROOT / "scripts" / "release.py", self.work / name)
             except Failed as reason:
-                if "urlopen error" in str(reason):
+                if "urlopen error" in str(reason) and "HTTP Error" not in str(reason):
                     raise Missing("what a release is built with cannot be downloaded") from None
                 raise
             archives += (self.work / name / "release").glob("verbatim-*-linux-*.tar.gz")

@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""scripts/release.py: where it looks for what it downloads, and the sums that it writes. Archives are a table
+here. Speaks TAP.
+
+usage: release_test.py PATH_OF_RELEASE
+"""
+import hashlib
+import importlib.util
+import pathlib
+import subprocess
+import sys
+import tempfile
+import urllib.error
+
+CASES = []
+GOOD, BAD = b"what it was", b"something else"
+PATH = "g/glibc/libc6.deb"
+SUMS = hashlib.sha1(GOOD).hexdigest(), hashlib.sha256(GOOD).hexdigest()
+POOL = f"http://deb.debian.org/debian/pool/main/{PATH}"
+SNAPSHOT = f"https://snapshot.debian.org/file/{SUMS[0]}"
+OLD = f"http://archive.debian.org/debian/pool/main/{PATH}"
+
+
+def load(path):
+    spec = importlib.util.spec_from_file_location("release", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+release = load(sys.argv[1])
+
+
+def case(function):
+    CASES.append(function)
+    return function
+
+
+def expect(found, wanted):
+    assert found == wanted, f"{found} instead of {wanted}"
+
+
+def fetched(archives, before=None):
+    """What fetch leaves, or its last words, and the addresses that it asked, where archives have these files;
+    before: what is in the folder already."""
+    asked = []
+
+    def download(url):
+        asked.append(url)
+        if url not in archives:
+            raise urllib.error.HTTPError(url, 404, "Not Found", None, None)
+        return archives[url]
+
+    release.download = download
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "libc6.deb"
+        if before:
+            file.write_bytes(before)
+        try:
+            expect(release.fetch(pathlib.Path(folder), PATH, *SUMS), file)
+            return file.read_bytes(), asked
+        except SystemExit as last:
+            assert not file.exists(), "it left a file"
+            return last.code, asked
+
+
+@case
+def fetch__asks_the_pool_alone():
+    expect(fetched({POOL: GOOD, SNAPSHOT: GOOD, OLD: GOOD}), (GOOD, [POOL]))
+
+
+@case
+def fetch__asks_for_what_the_pool_has_no_more():
+    expect(fetched({SNAPSHOT: GOOD, OLD: GOOD}), (GOOD, [POOL, SNAPSHOT]))
+    expect(fetched({OLD: GOOD}), (GOOD, [POOL, SNAPSHOT, OLD]))
+
+
+@case
+def fetch__takes_nothing_else():
+    expect(fetched({POOL: BAD, SNAPSHOT: GOOD}), (GOOD, [POOL, SNAPSHOT]))
+
+
+@case
+def fetch__fails_in_a_line():
+    said, asked = fetched({SNAPSHOT: BAD})
+    expect(asked, [POOL, SNAPSHOT, OLD])
+    reasons = f"{POOL}: HTTP Error 404: Not Found; {SNAPSHOT}: it is not what it was; {OLD}: HTTP Error 404"
+    assert "libc6.deb cannot be had" in said and reasons in said, said
+    assert "\n" not in said, said
+
+
+@case
+def fetch__keeps_what_is_there():
+    expect(fetched({}, before=GOOD), (GOOD, []))
+    expect(fetched({POOL: GOOD}, before=BAD), (GOOD, [POOL]))
+
+
+@case
+def downloads__are_described():
+    for path, sha1, sha256 in [release.ISAL, *sum(release.DOWNLOADS.values(), [])]:
+        expect((len(bytes.fromhex(sha1)), len(bytes.fromhex(sha256))), (20, 32))
+        assert path.count("/") == 2, path
+
+
+@case
+def sums__are_of_all_releases():
+    with tempfile.TemporaryDirectory() as folder:
+        for arch in ("x86_64", "aarch64"):
+            (pathlib.Path(folder) / f"verbatim-1-linux-{arch}.tar.gz").write_bytes(arch.encode())
+        release.write_sums(pathlib.Path(folder))
+        said = subprocess.run(
+            ["sha256sum", "--check", "--strict", "SHA256SUMS"],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        expect(said.stdout, "verbatim-1-linux-aarch64.tar.gz: OK\nverbatim-1-linux-x86_64.tar.gz: OK\n")
+
+
+def main():
+    failed = 0
+    print(f"1..{len(CASES)}")
+    for number, function in enumerate(CASES, 1):
+        try:
+            function()
+            print(f"ok {number} - {function.__name__}")
+        except (AssertionError, OSError) as reason:
+            failed += 1
+            print(f"not ok {number} - {function.__name__}\n# {reason}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
