@@ -1,20 +1,25 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""The files that others build or install verbatim by: ci/, and `make clean`. Nothing is installed: stand-ins
-take the place of the commands that would. Speaks TAP.
+"""The files that others build or install verbatim by: ci/, action.yml, scripts/install-release.sh and
+`make clean`. Nothing is installed: stand-ins take the place of the commands that would. Speaks TAP.
 
 usage: packaging_test.py SOURCE_DIRECTORY
 """
+import hashlib
+import io
 import json
 import os
 import pathlib
 import re
 import subprocess
 import sys
+import tarfile
 import tempfile
+import textwrap
 
 SOURCE = pathlib.Path(sys.argv[1]).resolve()
 FEATURE = SOURCE / "ci" / "devcontainer" / "verbatim"
+INSTALL = SOURCE / "scripts" / "install-release.sh"
 CASES = []
 
 
@@ -110,6 +115,101 @@ def feature__replaces_the_architecture_alone():
         f"{host}/verbatim-1-linux-m68k.tar.gz?ARCH=1",
     )
     expect(url_that_is_fetched(f"{host}/verbatim.tar.gz"), f"{host}/verbatim.tar.gz")
+
+
+# ---- releases ----
+
+NAME = "verbatim-1-linux-m68k.tar.gz"
+VERBATIM = b"#!/bin/sh\necho verbatim 1\n"
+
+
+def make_release(folder, sums=None):
+    """An archive, and SHA256SUMS with such a line for it."""
+    folder.mkdir()
+    with tarfile.open(folder / NAME, "w:gz") as archive:
+        entry = tarfile.TarInfo("verbatim-1-linux-m68k/bin/verbatim")
+        entry.mode, entry.size = 0o755, len(VERBATIM)
+        archive.addfile(entry, io.BytesIO(VERBATIM))
+    is_sum = hashlib.sha256((folder / NAME).read_bytes()).hexdigest()
+    if sums:
+        (folder / "SHA256SUMS").write_text(sums.format(sum=is_sum, name=NAME), encoding="ascii")
+
+
+def installed(sums, is_url):
+    """How the installation ends, with these SHA256SUMS, and its last line."""
+    with Stands() as stands:
+        make_release(stands.path / "releases", sums)
+        # Of a URL's folder there is what is in the folder "releases".
+        stands.put(
+            "curl",
+            'for word; do url=$word; done; while [ "$1" != -o ]; do shift; done; '
+            f'url=${{url%%\\?*}}; cp "{stands.path}/releases/${{url##*/}}" "$2" 2>/dev/null',
+        )
+        archive = f"https://host.example/v1/{NAME}?key=a/b" if is_url else f"releases/{NAME}"
+        done = stands.run("sh", INSTALL, archive, "to", TMPDIR=str(stands.path))
+        there = (stands.path / "to" / "bin" / "verbatim").exists()
+        expect(there, done.returncode == 0)
+        return (done.stderr or done.stdout).splitlines()[-1].replace(archive, "ARCHIVE")
+
+
+@case
+def release__is_checked_by_its_sum():
+    wrong = "0" * 64
+    for is_url in (False, True):
+        for sums, last in (
+            (None, "verbatim 1"),
+            ("{sum}  {name}\n" + wrong + "  other.tar.gz\n", "verbatim 1"),
+            ("{sum} *{name}\n", "verbatim 1"),
+            (wrong + "  {name}\n", "install-release.sh: ARCHIVE is not what SHA256SUMS beside it says"),
+            (wrong + "  other.tar.gz\n", "verbatim 1"),
+        ):
+            expect(installed(sums, is_url), last)
+
+
+@case
+def release__that_is_not_there():
+    with Stands() as stands:
+        stands.put("curl", "exit 22")
+        done = stands.run("sh", INSTALL, "https://host.example/x.tar.gz", "to")
+        expect(done.stderr, "install-release.sh: https://host.example/x.tar.gz cannot be downloaded\n")
+        assert not (stands.path / "to").exists(), "it made the folder"
+
+
+def act(tag, archive=""):
+    """How the action ends, what it says, and the archive that it installs."""
+    script = textwrap.dedent(re.search(r"(?ms)^ +run: \|\n(.*)", read("action.yml"))[1])
+    with Stands() as stands:
+        stands.put("../scripts/install-release.sh", 'echo "$1"')
+        stands.put("uname", "echo m68k")
+        done = stands.run(
+            *("bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script),
+            TAG=tag,
+            ARCHIVE=archive,
+            RELEASES="https://host.example/releases/download",
+            HERE=str(stands.path),
+            RUNNER_TEMP=str(stands.path),
+            GITHUB_PATH=str(stands.path / "path"),
+        )
+        assert not done.stderr, done.stderr
+        return done.returncode, done.stdout.strip()
+
+
+@case
+def action__takes_the_release_of_its_tag():
+    expect(
+        act("v1.2.3"),
+        (0, "https://host.example/releases/download/v1.2.3/verbatim-1.2.3-linux-m68k.tar.gz"),
+    )
+    expect(act("main", "file.tar.gz"), (0, "file.tar.gz"))
+    expect(act("", "file.tar.gz"), (0, "file.tar.gz"))
+
+
+@case
+def action__says_what_is_wrong_with_other_names():
+    for tag in ("", "main", "v1", "verbatim-1.2"):
+        status, said = act(tag)
+        expect((status, said.count("\n")), (1, 0))
+        assert said.startswith(f"::error::'{tag}' is no tag of a release: write "), said
 
 
 # ---- make clean ----
