@@ -175,7 +175,10 @@ static void disconnect(struct vb_qp *qp)
 	}
 	if (path && path->unlink)
 		path->unlink(qp);
-	/* First so that no poll takes it up as its hot QP again, then what those that did have completed. */
+	/*
+	 * Before the drain, so that no poll picks the QP up as `hot`; again after it, for completions that
+	 * polls under way have pushed.
+	 */
 	forget_completions(qp);
 	vb_qp_drain(qp);
 	if (qp->tags)
@@ -238,7 +241,7 @@ static int check_ah(struct vb_qp *qp, const struct ibv_ah_attr *ah)
 	return err;
 }
 
-/* There is no other way to go, so an alternate path is only kept: it must be one that could be gone. */
+/* The one port has no alternate path. The attribute is stored if it is valid, and never used. */
 static int check_alternate(struct vb_qp *qp, const struct ibv_qp_attr *a)
 {
 	if (a->alt_port_num != 1)
@@ -265,7 +268,7 @@ static int check_timers(const struct ibv_qp_attr *a, int mask)
 
 static int check_limits(const struct ibv_qp_attr *a, int mask)
 {
-	/* The remote rights count; but programs say of a queue pair all that they say of its regions. */
+	/* Only remote rights have an effect. Programs pass their regions' flags, so those are accepted. */
 	if ((mask & IBV_QP_ACCESS_FLAGS) && (a->qp_access_flags & ~(unsigned)VB_ACCESS_FLAGS))
 		return refuse(-EINVAL, "qp_access_flags", "not all of them are enum ibv_access_flags values");
 	if ((mask & IBV_QP_PORT) && a->port_num != 1)

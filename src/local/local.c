@@ -129,7 +129,7 @@ static void join(struct vb_local_qp *l)
 	vb_unlock(&vb_progress_lock);
 }
 
-/* The peer that claims has found. It may have died since: then retries run out. */
+/* Takes over the peer that claims() has found. NULL: it has died since, and retries will run out. */
 static struct vb_peer *claimed_peer(struct vb_qp *qp)
 {
 	struct vb_peer *peer = qp->path_state;
@@ -322,8 +322,8 @@ static void update(struct vb_qp *qp)
 }
 
 /*
- * A QP that may be in busy sections, and the block of the QP at the other end with its process, if there is
- * one that can be.
+ * A QP that may be in busy sections. Of the QP at the other end, if that may be in busy sections, too, its
+ * control block and its process.
  */
 struct pair {
 	struct vb_local_qp *l;
@@ -332,7 +332,8 @@ struct pair {
 };
 
 /*
- * The other end may be at work before this side knows its block: it is sought then. vb_progress_lock is held.
+ * Looks for the other end's block if this side does not know it yet: the other end may be at work all the
+ * same. vb_progress_lock is held.
  */
 static struct pair find_pair_locked(struct vb_local_qp *l)
 {
@@ -415,7 +416,7 @@ static void path_send(struct vb_qp *qp)
 	vb_requester_send(vb_local_of(qp));
 }
 
-/* resp_lock is held, and released, with which the QP may go: unless the caller has another hold on it. */
+/* Releases resp_lock. After that the QP may be freed, unless the caller holds a reference. */
 static void serve_and_unlock(struct vb_qp *qp)
 {
 	struct vb_verdict v = { .event = -1 };

@@ -596,8 +596,8 @@ int vb_peer_try(uint32_t slot, struct vb_peer **peer)
 }
 
 /*
- * The progress thread, which would have to hear the peer, does not wait. Behind its time, the processors may
- * be what the peer lacks, or this thread.
+ * Waits for the peer's agreement until until_ns, and up to LATE_NS longer while the peer may lack only a
+ * processor. The progress thread does not wait: it is the one that hears the peer.
  */
 static void await_agreement(const struct vb_peer *p, uint64_t until_ns)
 {

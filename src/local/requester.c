@@ -429,7 +429,7 @@ static bool send_one(struct vb_local_qp *l, bool *published)
 	if (vb_likely(sqe->status == VB_SQE_PENDING)) {
 		if (must_wait(l, sqe))
 			return false;
-		if (oldest) /* else it counts what has come of the READ that is */
+		if (oldest) /* else `moved` counts what has come of the oldest request, a READ */
 			l->req.moved = 0;
 		if (publish(l, sqe)) {
 			sq->sent++;
@@ -525,9 +525,9 @@ void vb_requester_send(struct vb_local_qp *l)
 /* ---- acks ---- */
 
 /*
- * Was what has been read of the responder's results, by now, those of the session that this requester is
- * bound to? Once that has ended they are gone, and their memory is something else's: then the request finds
- * no answer.
+ * Is the responder still in the session that this requester is bound to? Then the results that have been read
+ * before this call are that session's. After its end their memory is used for something else, and the request
+ * gets no answer.
  */
 static bool has_session(const struct vb_local_qp *l)
 {
@@ -598,7 +598,7 @@ static const char *why_nak(unsigned status)
 {
 	switch (status) {
 	case IBV_WC_REM_ACCESS_ERR:
-		return "the responder refused the access: remote key, range, access flags or protection domain (its own VERBATIM_DEBUG=1 says which)";
+		return "the responder refused the access: remote key, range, access flags or protection domain (VERBATIM_DEBUG=1 in its process says which)";
 	case IBV_WC_REM_INV_REQ_ERR:
 		return "the responder found the request invalid: receive buffer too short, atomic not aligned, or no READ/atomic allowed";
 	case IBV_WC_REM_OP_ERR:

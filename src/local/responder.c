@@ -234,7 +234,7 @@ static struct vb_key_use use_of(const struct vb_local_qp *l, unsigned right)
 				    .addr = r->remote_addr, .length = r->length };
 }
 
-/* Where the request's target is in this process, of which the next slice follows. */
+/* Finds where the request's target is in this process, for its next slice. */
 static enum step target(struct vb_local_qp *l, unsigned right, uint64_t *va, struct failure *f)
 {
 	struct vb_key_use use = use_of(l, right);
@@ -461,8 +461,8 @@ struct destination {
 };
 
 /*
- * The next one: of the queue pair's own queue in place, of a shared one taken, which serve_any goes on with.
- * False: there is none.
+ * Finds the next receive. It stays in the queue pair's own queue, but is taken from a shared one: then
+ * serve_any goes on with it if the caller gives up. False: there is none.
  */
 static inline bool find_receive(struct vb_local_qp *l, struct destination *d)
 {

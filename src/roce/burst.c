@@ -21,8 +21,9 @@ struct run {
 };
 
 /*
- * Packets of one length, the last of which may be shorter, are one send. A longer one begins another, behind
- * those: whoever fills a burst holds a lock, and has to send when he has let go of it.
+ * One send has packets of one length; the last may be shorter. A longer packet begins another send of the
+ * same burst. The burst cannot be sent at that moment: the thread that fills it holds a lock, and sends after
+ * it has released the lock.
  */
 struct vb_burst {
 	struct vb_lock lock;

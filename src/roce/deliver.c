@@ -73,7 +73,7 @@ void vb_roce_deliver(const struct vb_inbox_msg *msg, struct vb_roce_batch *batch
 		deliver_now(msg, batch);
 }
 
-/* Another user's process has datagrams of its own queue pairs to say, and nothing else. */
+/* Is it a datagram of the sender's own queue pairs? Nothing else is taken from another user's process. */
 static bool is_senders_own(const struct vb_inbox_msg *msg)
 {
 	struct vb_packet packet;

@@ -231,7 +231,7 @@ static void update(struct vb_qp *qp)
 	c->requester.config.ack_timeout_ns = vb_transport_timer_ns(a->timeout);
 }
 
-/* Both locks are held. Packets and the timer look at the state from here on. */
+/* Both locks are held. The QP's state has changed already, and packets and the timer look at it first. */
 static void stop(struct vb_qp *qp)
 {
 	struct vb_rc_connection *c = vb_rc_of(qp);

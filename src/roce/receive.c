@@ -79,7 +79,7 @@ __attribute__((cold, noinline)) static void note_arrival(const struct vb_udp_pac
 		vb_capture_packet(&note, &packet, 1);
 }
 
-/* A datagram in the name of a process of this host that would have sent it within the host. */
+/* A datagram that claims to come from a local process that would have used shared memory or an inbox. */
 static bool is_forged(const struct vb_udp_packet *p)
 {
 	if (p->bytes[0] >> VB_OPCODE_BITS != VB_SERVICE_UD ||

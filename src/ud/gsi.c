@@ -275,7 +275,7 @@ static bool find_receiver(struct arrival *a, const struct vb_cm_msg *msg)
 	return true;
 }
 
-/* In the name of a process of this host that would have said it by an inbox. */
+/* Claims to come from a local process that would have used an inbox. */
 static bool is_forged(const struct vb_cm_msg *cm, const struct in6_addr *src)
 {
 	return vb_slot_is_spoofed(vb_cm_id_slot(vb_cm_msg_sender_id(cm)), src) ||

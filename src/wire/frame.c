@@ -136,7 +136,7 @@ void vb_frame_check_sequence(const void *frame, size_t bytes, uint8_t out[VB_FCS
 
 /* ---- segments ---- */
 
-/* The lengths in the header need not be right: they are the frames' to get. */
+/* The header's length fields may be wrong: each frame gets its own. */
 static bool find_tcp(const uint8_t *header, size_t bytes, struct vb_frame_layout *at)
 {
 	*at = (struct vb_frame_layout){ .ip = VB_ETHER_BYTES, .protocol = TCP };

@@ -130,7 +130,7 @@ static uint32_t icrc_of(const struct vb_icrc_route *route, struct vb_icrc_known 
 						.len = (uint16_t)len,
 						.ip_id = ip_id };
 	uint32_t crc = compute(c->before, packet, len);
-	/* what comes for the first time may never come again, and is not worth a second pass */
+	/* cached only at the second packet of this length, because the cache costs a second pass */
 	if (is_unmarked && came_before) {
 		c->ones = crc ^ compute_as_it_lies(c->before, packet, len);
 		c->is_whole = true;

@@ -73,7 +73,7 @@ static int receive_take(void *ctx, const struct vb_packet *packet)
 	if (take(x, packet))
 		return 0;
 	if (vb_unlikely(vb_observer != NULL))
-		vb_observer->starved(x->qp, UINT64_MAX); /* it is the peer that knows */
+		vb_observer->starved(x->qp, UINT64_MAX); /* only the peer knows how long it retries */
 	return -EAGAIN;
 }
 

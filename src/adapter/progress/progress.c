@@ -124,7 +124,7 @@ static void let_holder_run(void)
 	sched_yield();
 }
 
-/* First, as the rest hangs on it. */
+/* Prefetches path_state first: path->fetch reads through it. */
 static void fetch_state(struct vb_qp *qp)
 {
 	if (atomic_load_explicit(&qp->path, memory_order_acquire))

@@ -112,7 +112,7 @@ static void take_news(struct vb_qp *hot, enum vb_claim claim)
 }
 
 /*
- * Drives the adapter: what comes is rather the hot QP's. cq->lock is held, and released. False: nothing has
+ * Makes progress, and first at the QP that completed last. cq->lock is held, and released. False: nothing has
  * come.
  */
 static __attribute__((noinline)) bool look_and_unlock(struct vb_cq *cq)
@@ -248,8 +248,7 @@ void vb_cq_forget(struct vb_cq *cq, struct vb_qp *qp)
 }
 
 /*
- * A receiving XRC queue pair finds the completion queues where it may be hot by the shared receive queues
- * that there are when it goes.
+ * Clears `hot` whatever it is: an XRC_RECV QP that ends later visits only the CQs of SRQs that still exist.
  */
 void vb_cq_purge_srq(struct vb_cq *cq, struct vb_srq *srq)
 {

@@ -91,7 +91,7 @@ int vb_qp_attach_counter(struct vb_qp *qp, struct vb_counter *counter, unsigned 
 	if (!err && (ops & ~(unsigned)IBV_QP_ATTACH_COMP_CNTR_OP_RECV))
 		start_counting_sends(qp);
 	if (!err)
-		vb_arena_next_generation(); /* no longer is a completion all that becomes of a message */
+		vb_arena_next_generation(); /* a message must be counted, too: ends the fast path */
 	pthread_mutex_unlock(&qp->ctl);
 	return err;
 }

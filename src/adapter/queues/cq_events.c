@@ -253,7 +253,8 @@ static void backlog_fired(struct vb_timer *timer, uint64_t now_ns)
 }
 
 /*
- * Whether the program waits, vb_channel_get or looks at the thread find out. True: the caller sets the timer.
+ * Records an arming that found completions. vb_channel_get or backlog_fired later finds out whether the
+ * program waits. True: the caller sets the timer.
  */
 static bool note_backlog_locked(struct vb_cq *cq)
 {
