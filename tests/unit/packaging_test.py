@@ -218,7 +218,7 @@ def action__says_what_is_wrong_with_other_names():
 @case
 def clean__removes_what_make_makes():
     with Stands() as stands:
-        said = stands.run("make", "-n", "-C", SOURCE, "clean", "BUILD=b").stdout
+        said = stands.run("make", "-n", "-C", SOURCE, "clean", "BUILD=b", MAKEFLAGS="").stdout
     for name in set(re.findall(r"\$\(BUILD\)[-\w]*", read("Makefile"))):
         assert name.replace("$(BUILD)", "b") in said.split(), f"{name} is left"
 
