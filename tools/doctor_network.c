@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -20,6 +21,7 @@
 #include "command.h"
 #include "describe.h"
 #include "doctor.h"
+#include "adapter/device/device.h"
 #include "host/net/holder.h"
 #include "host/host.h"
 #include "host/udp/udp_probe.h"
@@ -33,10 +35,28 @@ enum {
 	DGRAMS = 64,
 };
 
+/* ---- interfaces ---- */
+
+/* Its device with both MTUs, in bytes: its own, and the path MTU that packets of the wire then have. */
+static void describe_interface(const char *name, char *text, size_t room)
+{
+	struct ifreq r = { 0 };
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	snprintf(r.ifr_name, sizeof(r.ifr_name), "%s", name);
+	if (fd >= 0 && ioctl(fd, SIOCGIFMTU, &r) == 0)
+		snprintf(text, room, "vb_%s (MTU %d, path MTU %u)", name, r.ifr_mtu,
+			 128u << vb_mtu_for((unsigned)r.ifr_mtu));
+	else
+		snprintf(text, room, "vb_%s (MTU unknown)", name);
+	if (fd >= 0)
+		close(fd);
+}
+
 void check_interfaces(struct finding *f)
 {
 	struct ifaddrs *all, *a;
-	char names[300] = "";
+	char names[480] = "", text[64];
 	bool loopback = false;
 
 	if (getifaddrs(&all))
@@ -46,10 +66,12 @@ void check_interfaces(struct finding *f)
 			      (a->ifa_addr->sa_family == AF_INET || a->ifa_addr->sa_family == AF_INET6) &&
 			      (a->ifa_flags & IFF_UP);
 		loopback |= usable && (a->ifa_flags & IFF_LOOPBACK);
-		if (usable && !strstr(names, a->ifa_name) &&
-		    strlen(names) + strlen(a->ifa_name) + 6 < sizeof(names))
-			snprintf(names + strlen(names), sizeof(names) - strlen(names), "%svb_%s",
-				 names[0] ? ", " : "", a->ifa_name);
+		if (!usable)
+			continue;
+		describe_interface(a->ifa_name, text, sizeof(text));
+		if (!strstr(names, text) && strlen(names) + strlen(text) + 2 < sizeof(names))
+			snprintf(names + strlen(names), sizeof(names) - strlen(names), "%s%s",
+				 names[0] ? ", " : "", text);
 	}
 	freeifaddrs(all);
 	found(f, "%s", names[0] ? names : "none with an address is up");

@@ -336,6 +336,17 @@ def loopback_is_down():
 
 
 @case
+def interfaces_have_an_mtu():
+    if os.environ[harness.ISOLATED_BY] == "no":
+        return "no network of its own"
+    for mtu, path_mtu in ((1500, 1024), (4200, 4096), (576, 256)):
+        set_mtu = f'ip link set lo mtu {mtu} up && exec "$@"'
+        found = doctor(prefix=("unshare", "--net", "sh", "-c", set_mtu, "sh"))["interfaces"]
+        expect(found["found"], f"vb_lo (MTU {mtu}, path MTU {path_mtu})", "what the interface has")
+    return ""
+
+
+@case
 def limits():
     def few():
         resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
