@@ -86,8 +86,9 @@ static bool connect_to(struct process *p)
 	p->pid = peer.pid;
 	p->uid = peer.uid;
 	read_proc(p);
-	if (p->uid != geteuid() && geteuid())
-		strcpy(p->trouble, "another user's");
+	p->is_foreign = p->uid != geteuid() && geteuid();
+	if (p->is_foreign)
+		strcpy(p->trouble, "another user's process");
 	return true;
 }
 

@@ -20,6 +20,7 @@ struct process {
 	uid_t uid;
 	char name[64];         /* of its program; "?" if unknown */
 	char run_state;        /* as in /proc/PID/stat; '?' */
+	bool is_foreign;       /* another user's, who alone (and root) may ask it */
 	char trouble[96];      /* why it has not answered, or not fully; empty: it has */
 	int fd, memfd;         /* -1: none */
 	bool waits;            /* for its answer */

@@ -432,7 +432,7 @@ def ps__another_user():
             check=True,
         )
         found = json.loads(own.stdout)["processes"]
-        expect([p["process"]["trouble"] for p in found], ["another user's"], "what the other user sees")
+        expect([p["process"]["trouble"] for p in found], ["another user's process"], "what the other user sees")
         expect([p["qps"] + p["mrs"] + p["ids"] + p["devices"] for p in found], [[]], "records")
         # One who asks nevertheless is turned away.
         said = subprocess.run(

@@ -173,6 +173,31 @@ static void trouble__of_a_process_that_is_silent(void **state)
 	assert_true(line_of(f, TOP_PROCESSES, 0)->is_bad);
 }
 
+static void trouble__none_of_another_user(void **state)
+{
+	struct fixture *f = *state;
+	add_port(f, 1);
+	f->list[0].is_foreign = true;
+	strcpy(f->list[0].trouble, "another user's process");
+	add_port(f, 2);
+	strcpy(f->list[1].trouble, "no answer in time");
+	look(f, 1);
+	assert_string_equal(line_of(f, TOP_PROCESSES, 0)->trouble, "another user's process");
+	assert_false(line_of(f, TOP_PROCESSES, 0)->is_bad);
+	struct top_choice choice = { .view = TOP_PROCESSES, .sort = TOP_SORT_TROUBLE };
+	const struct top_line **chosen = top_choose(&f->top, &choice);
+	assert_non_null(chosen);
+	assert_int_equal(chosen[0]->pid, 2);
+	assert_int_equal(chosen[1]->pid, 1);
+	free(chosen);
+	choice.only_trouble = true;
+	chosen = top_choose(&f->top, &choice);
+	assert_non_null(chosen);
+	assert_int_equal(chosen[0]->pid, 2);
+	assert_null(chosen[1]);
+	free(chosen);
+}
+
 static void expect_order(const struct top *top, struct top_choice choice, const uint32_t *qpns, unsigned n)
 {
 	const struct top_line **chosen = top_choose(top, &choice);
@@ -250,6 +275,7 @@ int main(void)
 		CASE(rates__not_of_another_with_the_same_number),
 		CASE(trouble__of_rates_and_states),
 		CASE(trouble__of_a_process_that_is_silent),
+		CASE(trouble__none_of_another_user),
 		CASE(choose__order_and_filter),
 		CASE(records__that_lie),
 		CASE(scale__has_six_characters),

@@ -159,7 +159,9 @@ static void take_process(struct top_line *line, const struct process *p)
 	r = process_next(p, &at, VB_RECORD_PROCESS);
 	for (unsigned i = 0; r && i < VB_DROP_REASONS; i++)
 		line->drops += r->drops[i];
-	if (p->trouble[0])
+	if (p->is_foreign) /* which is in order */
+		snprintf(line->trouble, sizeof(line->trouble), "%s", p->trouble);
+	else if (p->trouble[0])
 		set_broken(line, p->trouble);
 }
 
