@@ -393,7 +393,7 @@ int top_screen_run(struct top_screen *screen)
 		double next_s = now_s() + screen->period_s;
 		good = screen->look(&screen->top, screen->arg) && take_keys(v, next_s);
 	}
-	if (v->screen && stdscr)
+	if (stdscr)
 		endwin();
 	free(v);
 	return good ? 0 : 1;
