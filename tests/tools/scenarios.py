@@ -158,6 +158,24 @@ def json_and_junit():
 
 
 @case
+def junit_without_a_lab():
+    with tempfile.TemporaryDirectory() as folder, written("hosts = 1\n" + program("one", "h1", "true")) as file:
+        path = f"{folder}/result.xml"
+        lab("up", "--hosts=1", "--name=taken")
+        try:
+            done = lab_process("run", f"--junit={path}", "--name=taken", file)
+        finally:
+            lab("down", "--name=taken")
+        suite = xml.etree.ElementTree.parse(path).getroot().find("testsuite")
+    expect(done.returncode, 125, "exit status")
+    expect([suite.get(what) for what in ("tests", "failures", "errors")], ["1", "0", "1"], "counts")
+    error = suite.find("testcase[@name='scenario']/error")
+    says(error.get("message"), "there is a lab taken already")
+    says(done.stderr, error.text)
+    nothing_left()
+
+
+@case
 def programs_misbehave():
     said = objects(
         'hosts = 2\nlimit = "150s"\n'

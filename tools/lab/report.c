@@ -372,6 +372,15 @@ static void print_xml(FILE *out, const char *text, size_t size)
 		}
 }
 
+/* Of the file. */
+static void print_name(const struct lab_report *r, FILE *out)
+{
+	char *name = clean(r->name, strlen(r->name));
+
+	print_xml(out, name, strlen(name));
+	free(name);
+}
+
 static void add_failure(void *context, const char *text)
 {
 	FILE *out = context;
@@ -383,19 +392,21 @@ static void add_failure(void *context, const char *text)
 	free(cleaned);
 }
 
+static void begin_case(const struct lab_report *r, const char *name, uint64_t ns, FILE *out)
+{
+	fputs("    <testcase classname=\"", out);
+	print_name(r, out);
+	fprintf(out, "\" name=\"%s\" time=\"%.6f\">\n", name, seconds(ns));
+}
+
 static void add_case(const struct lab_report *r, const struct lab_progress *p, int program, FILE *out)
 {
 	const struct lab_tail *tail = program >= 0 ? &r->tails[program] : NULL;
 	const struct lab_program_progress *of = program >= 0 ? &p->programs[program] : NULL;
 	uint64_t end_ns = of && of->state == LAB_OVER ? of->ended_ns : p->ended_ns;
 	uint64_t from_ns = of && of->state == LAB_WAITING ? end_ns : of ? of->started_ns : 0;
-	char *name = clean(r->name, strlen(r->name));
 
-	fputs("    <testcase classname=\"", out);
-	print_xml(out, name, strlen(name));
-	free(name);
-	fprintf(out, "\" name=\"%s\" time=\"%.6f\">\n", of ? r->scenario->programs[program].name : "scenario",
-		seconds(end_ns - from_ns));
+	begin_case(r, of ? r->scenario->programs[program].name : "scenario", end_ns - from_ns, out);
 	lab_progress_judge(p, program, add_failure, out);
 	if (tail && tail->size) {
 		fputs("      <system-out>", out);
@@ -405,19 +416,35 @@ static void add_case(const struct lab_report *r, const struct lab_progress *p, i
 	fputs("    </testcase>\n", out);
 }
 
+/* Up to its counts. */
+static void begin_suite(const struct lab_report *r, FILE *out)
+{
+	fputs("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n  <testsuite name=\"", out);
+	print_name(r, out);
+}
+
 void lab_report_junit(const struct lab_report *r, const struct lab_progress *p, FILE *out)
 {
 	unsigned n = r->scenario->n_programs, failures = 0;
-	char *name = clean(r->name, strlen(r->name));
 
 	for (int i = -1; i < (int)n; i++)
 		failures += lab_progress_judge(p, i, NULL, NULL) > 0;
-	fputs("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n  <testsuite name=\"", out);
-	print_xml(out, name, strlen(name));
-	free(name);
+	begin_suite(r, out);
 	fprintf(out, "\" tests=\"%u\" failures=\"%u\" errors=\"0\" time=\"%.6f\">\n", n + 1, failures,
 		seconds(p->ended_ns));
 	for (int i = -1; i < (int)n; i++)
 		add_case(r, p, i, out);
 	fputs("  </testsuite>\n</testsuites>\n", out);
+}
+
+void lab_report_junit_error(const struct lab_report *r, const char *why, FILE *out)
+{
+	begin_suite(r, out);
+	fputs("\" tests=\"1\" failures=\"0\" errors=\"1\" time=\"0\">\n", out);
+	begin_case(r, "scenario", 0, out);
+	fputs("      <error message=\"", out);
+	print_xml(out, why, strcspn(why, "\n"));
+	fputs("\">", out);
+	print_xml(out, why, strlen(why));
+	fputs("</error>\n    </testcase>\n  </testsuite>\n</testsuites>\n", out);
 }

@@ -46,6 +46,8 @@ bool lab_report_has_unwritten(const struct lab_report *r);
 bool lab_report_write(struct lab_report *r, int fd);
 
 void lab_report_junit(const struct lab_report *r, const struct lab_progress *p, FILE *out);
+/* Of a scenario without a lab. */
+void lab_report_junit_error(const struct lab_report *r, const char *why, FILE *out);
 
 /* Bytes as text in UTF-8 that a terminal shows as it is; what is none, and control characters, as \xNN. */
 void lab_print_clean(FILE *out, const char *bytes, size_t size);

@@ -431,12 +431,17 @@ static int exit_status(const struct runner *r)
 	return r->held ? 0 : EXIT_FAILED;
 }
 
-static int write_junit(struct runner *r, FILE *junit, const char *path)
+/* Why: there was no lab; else NULL. False after a message. */
+static bool write_junit(const struct runner *r, const char *why, FILE *junit, const char *path)
 {
-	lab_report_junit(&r->report, &r->progress, junit);
-	if (ferror(junit) | fclose(junit))
-		return complain("%s: %s", path, strerror(errno));
-	return exit_status(r);
+	if (why)
+		lab_report_junit_error(&r->report, why, junit);
+	else
+		lab_report_junit(&r->report, &r->progress, junit);
+	if (!(ferror(junit) | fclose(junit)))
+		return true;
+	complain("%s: %s", path, strerror(errno));
+	return false;
 }
 
 static void finish(struct runner *r)
@@ -467,18 +472,23 @@ static bool take_option(void *context, const char *name, const char *value)
 
 static int run_scenario(struct runner *r, const struct options *o, const char *file)
 {
-	FILE *junit = o->junit ? fopen(o->junit, "we") : NULL;
-	int status;
+	char why[LAB_TEXT_BYTES];
+	FILE *junit;
 
+	if (!prepare(r, file, o->as_json))
+		return EXIT_OURS;
+	junit = o->junit ? fopen(o->junit, "we") : NULL;
 	if (o->junit && !junit)
 		return complain("%s: %s", o->junit, strerror(errno));
-	if (!prepare(r, file, o->as_json) || !lab_start(&r->scenario.plan, &r->fds[CONTROL].fd))
-		return EXIT_OURS;
+	if (!lab_start(&r->scenario.plan, &r->fds[CONTROL].fd, why)) {
+		if (junit)
+			write_junit(r, why, junit, o->junit);
+		return complain("%s", why);
+	}
 	r->fds[SIGNALS].fd = open_signals();
 	r->began_ns = clock_ns();
 	play(r);
-	status = junit ? write_junit(r, junit, o->junit) : exit_status(r);
-	return status;
+	return junit && !write_junit(r, NULL, junit, o->junit) ? EXIT_OURS : exit_status(r);
 }
 
 int command_lab_run(int argc, char **argv)

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -356,62 +357,65 @@ static void __attribute__((noreturn)) make_namespaces(struct supervisor *s, int 
 	_exit(0);
 }
 
-/* What the child has to say next: true if it is ready; false after a message if it has failed. */
-static bool is_ready(int control)
+static __attribute__((format(printf, 2, 3))) bool fail(char why[LAB_TEXT_BYTES], const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(why, LAB_TEXT_BYTES, fmt, args);
+	va_end(args);
+	return false;
+}
+
+/* What the child has to say next: true if it is ready; false, and why, if it has failed. */
+static bool is_ready(int control, char why[LAB_TEXT_BYTES])
 {
 	struct lab_message m;
 	bool ready;
 
-	if (!lab_receive(control, &m)) {
-		complain("the lab was killed while it was made");
-		return false;
-	}
-	ready = m.kind == LAB_READY;
-	if (!ready)
-		complain("no lab can be made here: %s", m.data);
+	if (!lab_receive(control, &m))
+		return fail(why, "the lab was killed while it was made");
+	ready = m.kind == LAB_READY || fail(why, "no lab can be made here: %s", m.data);
 	lab_message_free(&m);
 	return ready;
 }
 
-static bool lead_child(pid_t child, int control)
+static bool lead_child(pid_t child, int control, char why[LAB_TEXT_BYTES])
 {
 	char text[LAB_TEXT_BYTES];
 
-	if (!is_ready(control))
+	if (!is_ready(control, why))
 		return false;
 	if (!lab_map_users(child)) {
 		lab_explain(text, "map this user into a user namespace", errno);
-		complain("no lab can be made here: %s", text);
-		return false;
+		return fail(why, "no lab can be made here: %s", text);
 	}
 	lab_send(control, LAB_GO, NULL, 0, NULL, 0);
-	return is_ready(control);
+	return is_ready(control, why);
 }
 
-static int listen_as(const char *lab)
+static int listen_as(const char *lab, char why[LAB_TEXT_BYTES])
 {
 	int fd = lab_listen(lab);
 
 	if (fd < 0 && errno == EADDRINUSE)
-		complain("there is a lab %s already: verbatim lab down, or another --name", lab);
+		fail(why, "there is a lab %s already: verbatim lab down, or another --name", lab);
 	else if (fd < 0)
-		complain("cannot name the lab's socket: %s", strerror(errno));
+		fail(why, "cannot name the lab's socket: %s", strerror(errno));
 	return fd;
 }
 
-bool lab_start(const struct lab_plan *plan, int *control)
+bool lab_start(const struct lab_plan *plan, int *control, char why[LAB_TEXT_BYTES])
 {
 	struct supervisor *s = calloc(1, sizeof(*s));
-	int ends[2], listener = listen_as(plan->name);
+	int ends[2], listener = listen_as(plan->name, why);
 	bool started;
 	pid_t child;
 
 	if (listener < 0)
 		return false;
-	if (!s || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
-		complain("cannot start a lab: %s", strerror(errno));
-		return false;
-	}
+	if (!s || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+		return fail(why, "cannot start a lab: %s", strerror(errno));
 	s->lab.plan = *plan;
 	for (unsigned i = 0; i < INSIDE + plan->topology.hosts; i++)
 		s->fds[i] = (struct pollfd){ -1, POLLIN, 0 };
@@ -422,10 +426,12 @@ bool lab_start(const struct lab_plan *plan, int *control)
 		close(ends[0]);
 		make_namespaces(s, ends[1]);
 	}
+	if (child < 0)
+		fail(why, "cannot start a lab: %s", strerror(errno));
 	close(ends[1]);
 	close(listener);
 	*control = ends[0];
-	started = child > 0 && lead_child(child, ends[0]);
+	started = child > 0 && lead_child(child, ends[0], why);
 	if (child > 0)
 		waitpid(child, NULL, 0);
 	free(s);

@@ -7,8 +7,8 @@
 
 /*
  * Makes a lab. It ends when the other end of `control` is closed, as it is with the process that has it,
- * unless LAB_GO is sent there first. False after a message.
+ * unless LAB_GO is sent there first. False: there is none, and why.
  */
-bool lab_start(const struct lab_plan *plan, int *control);
+bool lab_start(const struct lab_plan *plan, int *control, char why[LAB_TEXT_BYTES]);
 
 #endif

@@ -50,6 +50,7 @@ int command_lab_up(int argc, char **argv)
 	struct lab_scenario scenario = { 0 };
 	struct lab_plan *plan = &scenario.plan;
 	int first = take_options(argc, argv, OPTIONS_ANYWHERE, take_option, &wishes), control;
+	char why[LAB_TEXT_BYTES];
 
 	if (first < 0)
 		return EXIT_OURS;
@@ -59,8 +60,8 @@ int command_lab_up(int argc, char **argv)
 		return EXIT_OURS;
 	strcpy(plan->name, LAB_DEFAULT_NAME);
 	lab_apply_wishes(&wishes, plan);
-	if (!lab_start(plan, &control))
-		return EXIT_OURS;
+	if (!lab_start(plan, &control, why))
+		return complain("%s", why);
 	if (!lab_send(control, LAB_GO, NULL, 0, NULL, 0))
 		return complain("the lab was killed as soon as it was made");
 	return 0;
