@@ -460,6 +460,14 @@ def kernel_denies_it():
         denied("seccomp=unconfined", preexec_fn=forbid(UNSHARE))
     no_users = 'echo 0 >/proc/sys/user/max_user_namespaces || exit 99; exec "$@"'
     denied("max_user_namespaces is 0", (*inside, no_users, "sh"))
+    # A folder with all that the root has, which is no mount itself.
+    chroot = (
+        "mount -n -t tmpfs none /mnt && mkdir /mnt/root || exit 99; for f in /*; do "
+        "if [ -L $f ]; then cp -P $f /mnt/root; "
+        "elif [ -d $f ]; then mkdir /mnt/root$f && mount -n --rbind $f /mnt/root$f; fi; done; "
+        'exec chroot /mnt/root "$@"'
+    )
+    denied("in a chroot nobody may", (*inside, chroot, "sh"))
     hide_tun = 'mount -n -t tmpfs none /dev/net || exit 99; exec "$@"'
     denied("open /dev/net/tun.*--device", (*inside, hide_tun, "sh"))
     return None

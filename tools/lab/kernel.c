@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -29,6 +30,36 @@ static long number_in(const char *path, const char *word)
 	return number;
 }
 
+static bool are_same(const char *one, const char *other)
+{
+	struct stat a, b;
+
+	return stat(one, &a) == 0 && stat(other, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+/* Mounts are listed as they are seen from this process's root: in a folder that is no mount, none is "/". */
+static bool is_root_mounted(void)
+{
+	FILE *f = fopen("/proc/self/mountinfo", "re");
+	bool is_mounted = !f; /* not known */
+	char *line = NULL, place[3];
+	size_t room = 0;
+
+	while (!is_mounted && getline(&line, &room, f) > 0)
+		is_mounted = sscanf(line, "%*s %*s %*s %*s %2s", place) == 1 && strcmp(place, "/") == 0;
+	free(line);
+	if (f)
+		fclose(f);
+	return is_mounted;
+}
+
+/* Only root sees the root of the first process. */
+static bool is_in_chroot(void)
+{
+	return !is_root_mounted() || (are_same("/proc/1/ns/mnt", "/proc/self/ns/mnt") &&
+				      access("/proc/1/root/.", X_OK) == 0 && !are_same("/proc/1/root/.", "/"));
+}
+
 /* What forbids namespaces to this user, and what helps. */
 static const char *reason_of(int error)
 {
@@ -36,6 +67,8 @@ static const char *reason_of(int error)
 		return "user.max_user_namespaces is 0: sysctl -w user.max_user_namespaces=10000";
 	if (error == ENOSPC || error == EUSERS)
 		return "as many namespaces as this user may have are there: see /proc/sys/user";
+	if (is_in_chroot())
+		return "in a chroot nobody may make user namespaces: run this outside of it";
 	if (number_in("/proc/sys/kernel/unprivileged_userns_clone", "") == 0)
 		return "only root may make user namespaces: sysctl -w kernel.unprivileged_userns_clone=1";
 	if (number_in("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "") == 1)
