@@ -86,8 +86,11 @@ def screen_of_top(socket):
         return subprocess.run(command, check=True, capture_output=True, text=True, timeout=LIMIT_S).stdout
 
     width, height = map(str, TERMINAL)
-    tmux("new-session", "-d", "-x", width, "-y", height, f"{VERBATIM} top -d 0.5")
+    # tmux 3.2 takes no size with the session, only afterwards.
+    sized = f"until stty size | grep -qx '{height} {width}'; do sleep 0.02; done"
+    tmux("new-session", "-d", f"{sized}; {VERBATIM} top -d 0.5")
     try:
+        tmux("resize-window", "-x", width, "-y", height)
         end = time.monotonic() + LIMIT_S
         while " RTS " not in tmux("capture-pane", "-p") and time.monotonic() < end:
             time.sleep(0.1)
