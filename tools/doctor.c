@@ -142,7 +142,7 @@ int command_doctor(int argc, char **argv)
 	if (program < 0)
 		return EXIT_OURS;
 	if (program + 1 < argc)
-		return complain("doctor does not know '%s'", argv[program + 1]);
+		return complain("doctor takes one program: '%s' is too much", argv[program + 1]);
 	for (size_t i = 0; i < count; i++) {
 		list[i].name = checks[i].name;
 		checks[i].check(&list[i]);

@@ -74,7 +74,10 @@ int look_parse(struct look *look, int argc, char **argv)
 		return EXIT_OURS;
 	for (; at < argc; at++)
 		if (!parse_word(look, argv[at]))
-			return complain("%s does not know '%s'", argv[0], argv[at]);
+			return complain(look->takes_kinds ?
+						"%s: '%s' is no kind of object, and no number of a process" :
+						"%s: '%s' is no number of a process",
+					argv[0], argv[at]);
 	return 0;
 }
 

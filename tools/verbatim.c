@@ -38,7 +38,7 @@ static const struct command {
 	{ "doctor", "[OPTION] [PROGRAM]", "say what this machine allows, and what helps where it does not",
 	  command_doctor },
 	{ "lab", "COMMAND [ARG]...", "a cluster on this machine, without root", command_lab },
-	{ "lab up", "--hosts=N|--topology=FILE [OPTION]...", "make a lab of so many hosts, h1, h2, ...",
+	{ "lab up", "--hosts=N|--topology=FILE [OPTION]...", "make a lab of N hosts, h1, h2, ...",
 	  command_lab_up },
 	{ "lab run", "[OPTION]... FILE", "make the lab of a scenario, run its programs and say what did not hold",
 	  command_lab_run },

@@ -306,6 +306,9 @@ def usage():
     verbatim("ps", "qps", status=125)
     verbatim("ps", "--watch=0", status=125)
     verbatim("show", "1", status=1)
+    done = subprocess.run([VERBATIM, "show", "nonsense"], capture_output=True, text=True, check=False)
+    expect("'nonsense' is no kind of object" in done.stderr, True, done.stderr)
+    expect(re.findall(r"--help +(.*)", verbatim("ps", "--help")), ["show this help"], "the text of --help")
 
 
 # ---- processes that do not answer, and others' ----

@@ -349,7 +349,7 @@ int command_lab_ls(int argc, char **argv)
 	if (first < 0)
 		return EXIT_OURS;
 	if (first < argc)
-		return complain("lab ls does not know '%s'", argv[first]);
+		return complain("lab ls takes no argument: '%s'", argv[first]);
 	if (list.as_json)
 		printf("{\"labs\":[");
 	if (lab_is_inside())
@@ -451,7 +451,7 @@ int command_lab_down(int argc, char **argv)
 	if (!take_lab(argc, argv, &lab, &first))
 		return EXIT_OURS;
 	if (first < argc)
-		return complain("lab down does not know '%s'", argv[first]);
+		return complain("lab down takes no argument: '%s'", argv[first]);
 	if (lab_is_inside())
 		return complain("a lab is not ended from within: verbatim lab down, where verbatim lab up was");
 	fd = lab_call(lab);

@@ -55,7 +55,7 @@ int command_lab_up(int argc, char **argv)
 	if (first < 0)
 		return EXIT_OURS;
 	if (first < argc)
-		return complain("lab up does not know '%s'", argv[first]);
+		return complain("lab up takes no argument: '%s'", argv[first]);
 	if (!make_plan(&scenario, &wishes))
 		return EXIT_OURS;
 	strcpy(plan->name, LAB_DEFAULT_NAME);
