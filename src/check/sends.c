@@ -330,17 +330,35 @@ void vb_check_release_sends(struct vb_qp *qp)
 
 /* ---- failures ---- */
 
+/*
+ * The keys were checked at the post, and a deregistration since then is reported by itself. If the keys are
+ * still good, the memory is not there.
+ */
+static void report_unmapped(struct vb_qp *qp, const struct vb_sqe *sqe, const struct vb_trace *at)
+{
+	unsigned access = brings_data(sqe) ? IBV_ACCESS_LOCAL_WRITE : 0;
+	struct vb_sg_list list = vb_sg_list_of_send(qp, sqe);
+	struct vb_ranges ranges;
+	if (!has_list(sqe) ||
+	    vb_ranges_of_list(&ranges, vb_arena, list, 0, sqe->length, access) != VB_KEY_OK)
+		return;
+	vb_check_report(VB_CHECK_LKEY, NULL, &(struct vb_place){ "posted", at }, qp,
+			"QP 0x%06x, send wr_id 0x%llx: %s", qp->qpn, (unsigned long long)sqe->wr_id,
+			vb_ranges_explain_unmapped(list, access));
+}
+
 void vb_check_send_failed(struct vb_qp *qp, const struct vb_sqe *sqe, enum ibv_wc_status status,
 			  const char *why)
 {
 	if (!qp->checked || (why && !strcmp(why, VB_PEER_GONE)))
 		return;
-	/* Reported when it was posted. */
-	if (status == IBV_WC_LOC_PROT_ERR)
-		return;
 	uint32_t position = (uint32_t)(((const uint8_t *)sqe - qp->sq.slots) / qp->sq.stride);
 	const struct vb_trace *at =
 		qp->checked->posted ? &qp->checked->posted[position & qp->sq.mask].at : NULL;
+	if (status == IBV_WC_LOC_PROT_ERR) {
+		report_unmapped(qp, sqe, at);
+		return;
+	}
 	vb_check_report(VB_CHECK_COMPLETION, NULL, &(struct vb_place){ "posted", at }, qp,
 			"QP 0x%06x, send wr_id 0x%llx: %s%s%s", qp->qpn, (unsigned long long)sqe->wr_id,
 			vb_wc_status_name(status), why ? ": " : "", why ? why : "");

@@ -393,11 +393,14 @@ static void finish(struct vb_local_qp *l)
 		vb_qp_established(l->qp);
 }
 
+/* Of what is wrong with the requester's own memory its own process says more. */
 static void explain_refusal(const struct vb_local_qp *l, const struct failure *f)
 {
 	const struct vb_slot_copy *r = &l->cur;
 	const struct vb_execution *x = &l->execution;
 	const struct vb_rwqe *w = &x->rwqe;
+	if (f->nak == IBV_WC_LOC_PROT_ERR)
+		return;
 	if (f->nak == IBV_WC_RNR_RETRY_EXC_ERR)
 		vb_explain_limit("responder", "QP 0x%06x, request of QP 0x%06x: %s", l->qp->qpn, l->their_qpn,
 				 f->why);

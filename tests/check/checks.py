@@ -86,6 +86,11 @@ EXPECTED = {
         "ibv_post_recv",
         "",
     ),
+    "unmapped_send": (
+        "lkey",
+        r"QP 0x\w+, send wr_id 0x7: .*registered in unmapped_send.* is not there any more.*ibv_dereg_mr",
+        "ibv_reg_mr",
+    ),
     "deregistered_under_way": (
         "deregistered",
         r"is deregistered while QP 0x\w+, send wr_id 0x7, uses it",
@@ -204,10 +209,13 @@ ON_THE_WIRE = (
     "dead_lkey",
     "dead_rkey",
     "rkey_bounds",
+    "unmapped_send",
     "deregistered_under_way",
     "never_polled",
     "unseen_error",
 )
+# One side makes these mistakes, and the other has nothing to say.
+ALONE = ("unmapped_send",)
 count = failed = 0
 
 
@@ -251,7 +259,8 @@ def run_until_named(name, expected, wire=False):
     run shows it."""
     for _ in range(5 if expected[0] == "send-buffer" else 1):
         status, said = run([MISTAKES, name, "wrong"], "1", wire)
-        if status == 0 and re.search(named(name, *expected), said):
+        alone = name not in ALONE or said.count("verbatim: check ") == 1
+        if status == 0 and alone and re.search(named(name, *expected), said):
             return ""
     return f"exit status {status}, and was said:\n{said}"
 

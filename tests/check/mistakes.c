@@ -19,7 +19,8 @@
 	X(short_datagram) X(no_receive) X(no_receive_for_long) X(queue_room) X(queue_overrun) X(queue_resize) X(never_signaled) \
 	X(never_polled) X(unseen_error) X(lost_send) X(unacked_event) X(psn_mismatch) X(mtu_mismatch) X(read_depth) \
 	X(silent_peer) X(two_pollers) X(two_posters) X(missing_attributes) X(surplus_attribute) X(no_grh) X(no_grh_in_modify) \
-	X(gid_index) X(inline_probe) X(inline_too_long) X(too_many_entries) X(post_too_early)
+	X(gid_index) X(inline_probe) X(inline_too_long) X(too_many_entries) X(post_too_early) \
+	X(unmapped_send)
 
 #define X(name) void name(bool wrong);
 CASES(X)
@@ -353,6 +354,26 @@ void unmapped_receive(bool wrong)
 	MUST(!post(w.a.qp, request(&w.a, IBV_WR_SEND, 64, NULL)));
 	MUST(next(w.b.cq).status == (wrong ? IBV_WC_LOC_PROT_ERR : IBV_WC_SUCCESS));
 	MUST(next(w.a.cq).status == (wrong ? IBV_WC_REM_OP_ERR : IBV_WC_SUCCESS));
+	MUST(!ibv_dereg_mr(mr));
+	end_world(&w);
+}
+
+/* A message that is too long for a slot of the local path. */
+void unmapped_send(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	void *memory = page();
+	struct ibv_mr *mr = ibv_reg_mr(w.pd, memory, BUFFER_BYTES, ACCESS);
+	struct ibv_send_wr *wr = request(&w.a, IBV_WR_SEND, BUFFER_BYTES, NULL);
+	receive(&w.b, BUFFER_BYTES);
+	wr->sg_list->addr = (uintptr_t)memory;
+	wr->sg_list->lkey = mr->lkey;
+	if (wrong)
+		unmap(memory);
+	MUST(!post(w.a.qp, wr));
+	MUST(next(w.a.cq).status == (wrong ? IBV_WC_LOC_PROT_ERR : IBV_WC_SUCCESS));
+	if (!wrong)
+		done(w.b.cq);
 	MUST(!ibv_dereg_mr(mr));
 	end_world(&w);
 }
