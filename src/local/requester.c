@@ -24,8 +24,6 @@
 #include "local/slots.h"
 #include "wire/timers.h"
 
-static const char WHY_HERE[] = "checked when the request became the oldest";
-
 /* ---- is the peer's QP there? ---- */
 
 bool vb_local_find_theirs(struct vb_local_qp *l)
@@ -90,7 +88,7 @@ static bool fails_here(struct vb_local_qp *l)
 		return false;
 	if (sqe->status == VB_SQE_PENDING && vb_payload_is_readable(l->qp, sqe))
 		return false;
-	vb_qp_fail(l->qp, sqe->status, WHY_HERE);
+	vb_qp_fail(l->qp, sqe->status, vb_wc_status_text(sqe->status));
 	return true;
 }
 
@@ -438,7 +436,7 @@ static bool send_one(struct vb_local_qp *l, bool *published)
 		}
 	}
 	if (oldest)
-		vb_qp_fail(l->qp, sqe->status, WHY_HERE);
+		vb_qp_fail(l->qp, sqe->status, vb_wc_status_text(sqe->status));
 	return false;
 }
 
@@ -465,7 +463,7 @@ static void go_on(struct vb_local_qp *l, bool published)
 		vb_doorbell_ring(l);
 	struct vb_sqe *oldest = vb_sq_at(sq, sq->head);
 	if (vb_unlikely(sq->head != sq->sent && oldest->status != VB_SQE_PENDING))
-		vb_qp_fail(l->qp, oldest->status, "its payload cannot be read");
+		vb_qp_fail(l->qp, oldest->status, vb_wc_status_text(oldest->status));
 }
 
 /* In SQD: ends what has begun. */
@@ -594,24 +592,6 @@ static bool is_fetched(struct vb_local_qp *l, struct vb_sqe *sqe, bool acked)
 	return !vb_wr_is_atomic(sqe->opcode) || take_atomic(l, sqe);
 }
 
-static const char *why_nak(unsigned status)
-{
-	switch (status) {
-	case IBV_WC_REM_ACCESS_ERR:
-		return "the responder refused the access: remote key, range, access flags or protection domain (VERBATIM_DEBUG=1 in its process says which)";
-	case IBV_WC_REM_INV_REQ_ERR:
-		return "the responder found the request invalid: receive buffer too short, atomic not aligned, or no READ/atomic allowed";
-	case IBV_WC_REM_OP_ERR:
-		return "the responder could not finish the request: its receive buffer is not accessible";
-	case IBV_WC_RNR_RETRY_EXC_ERR:
-		return "the responder had no receive posted during rnr_retry times min_rnr_timer";
-	case IBV_WC_LOC_PROT_ERR:
-		return "a scatter/gather entry of this request names memory that its lkey does not cover";
-	default:
-		return "the responder stopped";
-	}
-}
-
 /* What a responder may say; anything else is no answer. */
 static enum ibv_wc_status status_of_nak(unsigned status)
 {
@@ -630,7 +610,7 @@ static enum ibv_wc_status status_of_nak(unsigned status)
 static bool fail_by(struct vb_local_qp *l, enum ibv_wc_status status)
 {
 	l->naks_received++;
-	vb_qp_fail(l->qp, status, why_nak(status));
+	vb_qp_fail(l->qp, status, vb_wc_status_text(status));
 	return false;
 }
 

@@ -11,6 +11,7 @@
 #include "adapter/device/device.h"
 #include "adapter/queues/payload.h"
 #include "adapter/queues/request.h"
+#include "adapter/queues/status.h"
 #include "base/tuned.h"
 #include "roce/burst.h"
 #include "roce/delayed_ack.h"
@@ -18,37 +19,32 @@
 
 enum { MAX_WINDOW = 1024 /* packets in flight */ };
 
-static const struct {
-	enum ibv_wc_status status;
-	const char *why;
-} failures[] = {
-	[VB_RC_SUCCESS] = { IBV_WC_SUCCESS, NULL },
-	[VB_RC_REMOTE_INVALID_REQUEST] = { IBV_WC_REM_INV_REQ_ERR,
-					   "the peer refused it as invalid (message longer than its receive "
-					   "buffer, or an operation that its queue pair does not take)" },
-	[VB_RC_REMOTE_ACCESS] = { IBV_WC_REM_ACCESS_ERR,
-				  "the peer's memory may not be accessed so (key, range or rights)" },
-	[VB_RC_REMOTE_OPERATIONAL] = { IBV_WC_REM_OP_ERR,
-				       "the peer could not carry it out (its receive buffer's memory?)" },
-	[VB_RC_RETRY_EXCEEDED] = { IBV_WC_RETRY_EXC_ERR,
-				   "no answer after the last retry: is the peer's queue pair connected to "
-				   "this one, and does the network let UDP port 4791 through?" },
-	[VB_RC_RNR_RETRY_EXCEEDED] = { IBV_WC_RNR_RETRY_EXC_ERR,
-				       "the peer never had a receive posted in time" },
-	[VB_RC_LOCAL] = { IBV_WC_LOC_PROT_ERR, "its own memory or attributes do not allow it" },
-	[VB_RC_LOCAL_OPERATION] = { IBV_WC_LOC_QP_OP_ERR,
-				    "max_rd_atomic 0 lets the queue pair send no READ or atomic" },
-	[VB_RC_BAD_RESPONSE] = { IBV_WC_BAD_RESP_ERR,
-				 "the peer answered a READ with packets of the wrong length" },
-};
+static enum ibv_wc_status status_of(const struct vb_rc_connection *c, const struct vb_rc_completion *done)
+{
+	static const enum ibv_wc_status statuses[] = {
+		[VB_RC_SUCCESS] = IBV_WC_SUCCESS,
+		[VB_RC_REMOTE_INVALID_REQUEST] = IBV_WC_REM_INV_REQ_ERR,
+		[VB_RC_REMOTE_ACCESS] = IBV_WC_REM_ACCESS_ERR,
+		[VB_RC_REMOTE_OPERATIONAL] = IBV_WC_REM_OP_ERR,
+		[VB_RC_RETRY_EXCEEDED] = IBV_WC_RETRY_EXC_ERR,
+		[VB_RC_RNR_RETRY_EXCEEDED] = IBV_WC_RNR_RETRY_EXC_ERR,
+		[VB_RC_LOCAL] = IBV_WC_LOC_PROT_ERR,
+		[VB_RC_LOCAL_OPERATION] = IBV_WC_LOC_QP_OP_ERR,
+		[VB_RC_BAD_RESPONSE] = IBV_WC_BAD_RESP_ERR,
+	};
+	const struct vb_sqe *sqe = vb_sq_at(&c->qp->sq, done->position);
+	return done->status == VB_RC_LOCAL && sqe->status != VB_SQE_PENDING ? sqe->status :
+									      statuses[done->status];
+}
 
 static void fail(struct vb_rc_connection *c, const struct vb_rc_completion *done)
 {
-	const struct vb_sqe *sqe = vb_sq_at(&c->qp->sq, done->position);
-	enum ibv_wc_status status = failures[done->status].status;
-	if (done->status == VB_RC_LOCAL && sqe->status != VB_SQE_PENDING)
-		status = sqe->status;
-	vb_qp_fail(c->qp, status, failures[done->status].why);
+	enum ibv_wc_status status = status_of(c, done);
+	vb_qp_fail(c->qp, status,
+		   status == IBV_WC_RETRY_EXC_ERR ?
+			   "no answer after the last retry: is the peer's queue pair connected to this one, and "
+			   "does the network let UDP port 4791 through?" :
+			   vb_wc_status_text(status));
 }
 
 void vb_rc_complete(struct vb_rc_connection *c)

@@ -13,6 +13,7 @@
 #include "adapter/execution/execute.h"
 #include "adapter/inspection/counts.h"
 #include "adapter/queues/payload.h"
+#include "adapter/queues/status.h"
 #include "base/log.h"
 #include "proto/psn.h"
 #include "proto/rc/uc.h"
@@ -97,7 +98,7 @@ static void send_posted(struct vb_qp *qp)
 		if (good)
 			vb_sq_complete(qp);
 		else
-			vb_qp_fail_sends(qp, sqe->status, "its own memory or attributes do not allow it");
+			vb_qp_fail_sends(qp, sqe->status, vb_wc_status_text(sqe->status));
 	}
 	vb_burst_give(burst);
 	if (sq->sent != sq->tail && may_send(qp))

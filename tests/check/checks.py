@@ -169,6 +169,7 @@ EXPECTED = {
         "ibv_modify_qp",
         "",
     ),
+    "no_read_depth": ("completion", r"IBV_WC_LOC_QP_OP_ERR: a READ or atomic needs", "ibv_poll_cq"),
     "silent_peer": ("completion", r"IBV_WC_RETRY_EXC_ERR: the remote queue pair", "ibv_poll_cq"),
     "two_pollers": (
         "threads",
@@ -200,6 +201,12 @@ EXPECTED = {
     "inline_too_long": ("call", r"more inline data than the queue pair's max_inline_data", "ibv_post_send"),
     "too_many_entries": ("call", r"num_sge is beyond the queue pair's max_send_sge", "ibv_post_send"),
     "post_too_early": ("call", r"the queue pair is not connected", "ibv_post_send"),
+}
+# What the side that is refused knows of it: its completion's sentence, on each path.
+REFUSED = {
+    "queue_pair_rights": r"IBV_WC_REM_INV_REQ_ERR: [^\n]*qp_access_flags",
+    "rkey_rights": r"IBV_WC_REM_ACCESS_ERR: [^\n]*the region's access flags",
+    "no_read_depth": r"IBV_WC_LOC_QP_OP_ERR: a READ or atomic needs max_rd_atomic",
 }
 # What has to do with a connection's path is tried over UDP, too.
 ON_THE_WIRE = (
@@ -284,6 +291,13 @@ def test_on_the_wire(name, expected, setting):
     )
 
 
+def test_refused(name, sentence):
+    for path, wire in (("within the host", False), ("over UDP", True)):
+        status, said = run([MISTAKES, name, "wrong"], "completion", wire)
+        good = status == 0 and re.search(named(name, "completion", sentence, "ibv_poll_cq"), said)
+        report(f"{name}: its completion is explained {path}", "" if good else f"{status}\n{said}")
+
+
 def test_settings():
     fatal, said = run([MISTAKES, "no_grh", "wrong"], "1,fatal")
     report(
@@ -321,6 +335,8 @@ def main():
         report(f"{name}: silent where it is not made", silence(*run([MISTAKES, name, "right"], setting)))
         if name in ON_THE_WIRE:
             test_on_the_wire(name, EXPECTED[name], setting)
+        if name in REFUSED:
+            test_refused(name, REFUSED[name])
     if not PATTERN:
         test_settings()
     print(f"1..{count}")

@@ -20,7 +20,8 @@
 	X(never_polled) X(unseen_error) X(lost_send) X(unacked_event) X(psn_mismatch) X(mtu_mismatch) X(read_depth) \
 	X(silent_peer) X(two_pollers) X(two_posters) X(missing_attributes) X(surplus_attribute) X(no_grh) X(no_grh_in_modify) \
 	X(gid_index) X(inline_probe) X(inline_too_long) X(too_many_entries) X(post_too_early) \
-	X(unmapped_send)
+	X(unmapped_send) \
+	X(no_read_depth)
 
 #define X(name) void name(bool wrong);
 CASES(X)
@@ -614,6 +615,14 @@ void read_depth(bool wrong)
 {
 	struct world w = make_world((struct wish){ .max_rd_atomic = wrong ? 16 : 0 });
 	meet(&w, IBV_WC_SUCCESS);
+}
+
+void no_read_depth(bool wrong)
+{
+	struct world w = make_world((struct wish){ .no_reads = wrong });
+	MUST(!post(w.a.qp, request(&w.a, IBV_WR_RDMA_READ, 8, &w.b)));
+	MUST(next(w.a.cq).status == (wrong ? IBV_WC_LOC_QP_OP_ERR : IBV_WC_SUCCESS));
+	end_world(&w);
 }
 
 void silent_peer(bool wrong)

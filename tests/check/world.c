@@ -67,7 +67,7 @@ void connect_qp(struct world *w, struct ibv_qp *qp, uint32_t peer, const struct 
 		.retry_cnt = (uint8_t)or_else(wish->retry_cnt, 7),
 		.rnr_retry = (uint8_t)or_else(wish->rnr_retry, 7),
 		.sq_psn = is_a ? or_else(wish->sq_psn, 1) : 1,
-		.max_rd_atomic = (uint8_t)(is_a ? or_else(wish->max_rd_atomic, 4) : 4),
+		.max_rd_atomic = (uint8_t)(!is_a ? 4 : wish->no_reads ? 0 : or_else(wish->max_rd_atomic, 4)),
 	};
 	to_rtr(w, qp, peer, wish, is_a);
 	MUST(!ibv_modify_qp(qp, &a,

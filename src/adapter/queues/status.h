@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Names of enumerators for the sentences that explain errors. */
+/* What the sentences that explain errors say of completion statuses. */
 #ifndef VB_ADAPTER_STATUS_H
 #define VB_ADAPTER_STATUS_H
 
@@ -7,5 +7,10 @@
 
 /* "IBV_WC_REM_ACCESS_ERR"; never NULL. */
 const char *vb_wc_status_name(enum ibv_wc_status status);
+/*
+ * Why a request of a connected queue pair completes so, as far as its requester can know it; NULL: others say
+ * more of it.
+ */
+const char *vb_wc_status_text(enum ibv_wc_status status);
 
 #endif
