@@ -7,6 +7,7 @@
  * early, it is set to the next deadline.
  */
 #include <errno.h>
+#include <stdio.h>
 
 #include "adapter/device/device.h"
 #include "adapter/queues/payload.h"
@@ -37,14 +38,30 @@ static enum ibv_wc_status status_of(const struct vb_rc_connection *c, const stru
 									      statuses[done->status];
 }
 
+/*
+ * No answer has come. A queue pair of this host that the local path has declined (qp->declined) is no matter
+ * of the network.
+ */
+static void fail_in_silence(struct vb_qp *qp)
+{
+	char why[192];
+	snprintf(why, sizeof(why),
+		 "no answer after the last retry, and no process of this host that shares memory with this one "
+		 "has a queue pair 0x%06x (is the number in the host's byte order?)",
+		 qp->attr.dest_qp_num);
+	vb_qp_fail(qp, IBV_WC_RETRY_EXC_ERR,
+		   qp->declined ? why :
+				  "no answer after the last retry: is the peer's queue pair connected to this "
+				  "one, and does the network let UDP port 4791 through?");
+}
+
 static void fail(struct vb_rc_connection *c, const struct vb_rc_completion *done)
 {
 	enum ibv_wc_status status = status_of(c, done);
-	vb_qp_fail(c->qp, status,
-		   status == IBV_WC_RETRY_EXC_ERR ?
-			   "no answer after the last retry: is the peer's queue pair connected to this one, and "
-			   "does the network let UDP port 4791 through?" :
-			   vb_wc_status_text(status));
+	if (status == IBV_WC_RETRY_EXC_ERR)
+		fail_in_silence(c->qp);
+	else
+		vb_qp_fail(c->qp, status, vb_wc_status_text(status));
 }
 
 void vb_rc_complete(struct vb_rc_connection *c)

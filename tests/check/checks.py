@@ -171,6 +171,11 @@ EXPECTED = {
     ),
     "no_read_depth": ("completion", r"IBV_WC_LOC_QP_OP_ERR: a READ or atomic needs", "ibv_poll_cq"),
     "silent_peer": ("completion", r"IBV_WC_RETRY_EXC_ERR: the remote queue pair", "ibv_poll_cq"),
+    "wrong_number": (
+        "completion",
+        r"IBV_WC_RETRY_EXC_ERR: .*no process of this host .* has a queue pair 0x777777",
+        "ibv_poll_cq",
+    ),
     "two_pollers": (
         "threads",
         r"ibv_poll_cq: the completion queue .* is used by two threads at once",

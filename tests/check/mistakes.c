@@ -21,7 +21,8 @@
 	X(silent_peer) X(two_pollers) X(two_posters) X(missing_attributes) X(surplus_attribute) X(no_grh) X(no_grh_in_modify) \
 	X(gid_index) X(inline_probe) X(inline_too_long) X(too_many_entries) X(post_too_early) \
 	X(unmapped_send) \
-	X(no_read_depth)
+	X(no_read_depth) \
+	X(wrong_number)
 
 #define X(name) void name(bool wrong);
 CASES(X)
@@ -629,6 +630,19 @@ void silent_peer(bool wrong)
 {
 	struct world w = make_world((struct wish){ .b_stays_in_init = wrong, .retry_cnt = 1 });
 	meet(&w, wrong ? IBV_WC_RETRY_EXC_ERR : IBV_WC_SUCCESS);
+}
+
+/* No process has such queue pairs. */
+void wrong_number(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	struct ibv_qp *qp = make_qp(&w, w.a.cq, &(struct wish){ 0 }, IBV_QPT_RC);
+	to_init(qp, IBV_ACCESS_REMOTE_WRITE);
+	connect_qp(&w, qp, wrong ? 0x777777 : qp->qp_num, &(struct wish){ .retry_cnt = 1 }, true);
+	MUST(!post(qp, request(&w.a, IBV_WR_RDMA_WRITE, 8, &w.b)));
+	MUST(next(w.a.cq).status == (wrong ? IBV_WC_RETRY_EXC_ERR : IBV_WC_SUCCESS));
+	MUST(!ibv_destroy_qp(qp));
+	end_world(&w);
 }
 
 /* ---- threads ---- */
