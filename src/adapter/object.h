@@ -561,6 +561,8 @@ struct vb_qp {
 	_Atomic(uint32_t) qkey;   /* attr.qkey, for posts and arrivals */
 	/* slot to which this QP takes the wire, so that no link is made to it; 0: none. Under ctl */
 	uint16_t declined;
+	/* bits by enum vb_drop: reasons for drops that were explained (adapter/inspection/counts.h) */
+	atomic_uint drops_told;
 	atomic_bool deaf;         /* datagrams have waited too long for a receive (local/ud_ring.c) */
 	atomic_uint mcast;        /* multicast groups and steering rules that lead here */
 	atomic_uint create_flags; /* enum ibv_qp_create_flags */

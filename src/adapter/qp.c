@@ -220,6 +220,7 @@ static void reset(struct vb_qp *qp)
 	qp->after_send &= (uint8_t)~VB_AFTER_SEND_DRAIN;
 	vb_unlock(&qp->sq.lock);
 	qp->comm_est = false;
+	atomic_store(&qp->drops_told, 0);
 	memset(&qp->attr, 0, sizeof(qp->attr));
 }
 

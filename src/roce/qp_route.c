@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
 
 #include "adapter/device/device.h"
+#include "adapter/inspection/counts.h"
 #include "base/log.h"
 #include "roce/qp_route.h"
 
@@ -76,4 +78,22 @@ bool vb_qp_route_matches(const struct vb_roce_route *route, const struct vb_inbo
 {
 	return IN6_ARE_ADDR_EQUAL(&route->addr.dst, &addr->src) &&
 	       IN6_ARE_ADDR_EQUAL(&route->addr.src, &addr->dst);
+}
+
+void vb_qp_route_drop_stranger(struct vb_qp *qp, const struct vb_roce_route *route,
+			       const struct vb_inbox_addr *addr)
+{
+	char from[INET6_ADDRSTRLEN], to[INET6_ADDRSTRLEN], ours[INET6_ADDRSTRLEN], theirs[INET6_ADDRSTRLEN];
+	vb_drop(VB_DROP_STRANGER);
+	if (!vb_drop_is_news(qp, VB_DROP_STRANGER))
+		return;
+	inet_ntop(AF_INET6, &addr->src, from, sizeof(from));
+	inet_ntop(AF_INET6, &addr->dst, to, sizeof(to));
+	inet_ntop(AF_INET6, &route->addr.src, ours, sizeof(ours));
+	inet_ntop(AF_INET6, &route->addr.dst, theirs, sizeof(theirs));
+	vb_explain_limit(
+		"receiver",
+		"QP 0x%06x: a packet from %s to %s is for it, and it connects %s to %s (ah_attr.grh: dgid and sgid_index of "
+		"both sides): such are dropped",
+		qp->qpn, from, to, ours, theirs);
 }

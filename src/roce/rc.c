@@ -27,7 +27,10 @@ static bool accepts(bool is_ready, const struct vb_rc_connection *c, const struc
 {
 	if (vb_likely(is_ready) && is_from_peer(c, msg))
 		return true;
-	vb_drop(is_ready ? VB_DROP_STRANGER : VB_DROP_NOT_READY);
+	if (is_ready)
+		vb_qp_route_drop_stranger(c->qp, &c->route, &msg->addr);
+	else
+		vb_drop(VB_DROP_NOT_READY);
 	return false;
 }
 

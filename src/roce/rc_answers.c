@@ -78,22 +78,11 @@ void vb_rc_end_receive(struct vb_rc_connection *c)
  */
 static int note_refusal(struct vb_rc_connection *c)
 {
-	const struct vb_qp *qp = c->qp;
-	const struct vb_rwqe *w = &c->execution.rwqe;
 	const struct vb_refusal *refusal = refusal_of(c);
 	bool is_reported = c->execution.have_rwqe && status_of_receive(c) != IBV_WC_WR_FLUSH_ERR;
-	const char *why =
-		c->execution.why ?
-			c->execution.why :
-			"it breaks the rules of the connection (opcode, length, an atomic's alignment, path MTU or number of READs)";
-	if (c->execution.have_rwqe && c->execution.receive_status != IBV_WC_SUCCESS)
-		vb_explain("receiver",
-			   "QP 0x%06x, receive wr_id 0x%llx, %llu bytes: a message of QP 0x%06x: %s", qp->qpn,
-			   (unsigned long long)w->wr_id, (unsigned long long)w->length, qp->attr.dest_qp_num,
-			   why);
-	else
-		vb_explain("responder", "QP 0x%06x, request of QP 0x%06x: %s", qp->qpn, qp->attr.dest_qp_num,
-			   why);
+	vb_execution_explain(
+		&c->execution,
+		"it breaks the rules of the connection (opcode, length, an atomic's alignment, path MTU or number of READs)");
 	return is_reported || !refusal ? -1 : refusal->event;
 }
 

@@ -118,19 +118,44 @@ static void run(struct vb_qp *qp)
 
 /* ---- receiving ---- */
 
+/* The sender does not hear that its message is lost. resp_lock is held. */
+static void explain(struct connection *c, int err)
+{
+	struct vb_qp *qp = c->qp;
+	if (c->execution.why)
+		vb_execution_explain(&c->execution, NULL);
+	else if (err == -EAGAIN && vb_drop_is_news(qp, VB_DROP_NO_RECEIVE))
+		vb_explain_limit(
+			"receiver",
+			"QP 0x%06x: no receive is posted for a message of QP 0x%06x: such are dropped",
+			qp->qpn, qp->attr.dest_qp_num);
+	c->execution.why = NULL;
+}
+
 /*
- * A receive whose memory cannot be written ends the QP; a message that is too long is lost like any other.
- * resp_lock is held.
+ * A receive whose memory cannot be written ends the QP; a message that is too long is lost like any other,
+ * and the next one gets its receive. resp_lock is held.
  */
 static bool is_unusable(struct connection *c)
 {
 	enum ibv_wc_status status = c->execution.receive_status;
+	c->execution.receive_status = IBV_WC_SUCCESS;
 	if (!c->execution.have_rwqe || status != IBV_WC_LOC_PROT_ERR)
 		return false;
-	vb_explain("receiver", "QP 0x%06x, receive wr_id 0x%llx: %s", c->qp->qpn,
-		   (unsigned long long)c->execution.rwqe.wr_id, c->execution.why);
 	vb_execution_end_receive(&c->execution, status);
 	return true;
+}
+
+/* False: a receive is unusable. resp_lock is held. */
+static bool take(struct connection *c, const struct vb_packet *packet)
+{
+	int err = vb_uc_resp_receive(&c->responder, packet);
+	if (vb_likely(!err)) {
+		vb_qp_established(c->qp);
+		return true;
+	}
+	explain(c, err);
+	return !is_unusable(c);
 }
 
 static bool arrived(struct vb_qp *qp, const struct vb_inbox_msg *msg, const struct vb_packet *packet)
@@ -141,12 +166,9 @@ static bool arrived(struct vb_qp *qp, const struct vb_inbox_msg *msg, const stru
 	if (!vb_qp_listens(qp)) {
 		vb_drop(VB_DROP_NOT_READY);
 	} else if (!vb_qp_route_matches(&c->route, &msg->addr)) {
-		vb_drop(VB_DROP_STRANGER);
+		vb_qp_route_drop_stranger(qp, &c->route, &msg->addr);
 	} else {
-		if (vb_uc_resp_receive(&c->responder, packet))
-			vb_qp_established(qp);
-		else
-			broken = is_unusable(c);
+		broken = !take(c, packet);
 	}
 	vb_unlock(&qp->resp_lock);
 	if (vb_unlikely(broken))

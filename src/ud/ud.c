@@ -417,6 +417,23 @@ static void explain(const struct vb_qp *qp, const struct vb_rwqe *w, const struc
 		VB_GRH_BYTES + a->payload_bytes, why);
 }
 
+/* Nobody hears of these drops by a completion: the first is explained. */
+static void explain_drop(struct vb_qp *qp, enum vb_drop why, const struct vb_ud_arrival *a)
+{
+	if (!vb_drop_is_news(qp, why))
+		return;
+	if (why == VB_DROP_QKEY)
+		vb_explain_limit(
+			"receiver",
+			"QP 0x%06x: a datagram of QP 0x%06x has the Q_Key 0x%x, and this queue pair's is 0x%x: such are dropped",
+			qp->qpn, a->source_qpn, a->qkey, atomic_load(&qp->qkey));
+	else if (why == VB_DROP_NO_RECEIVE)
+		vb_explain_limit(
+			"receiver",
+			"QP 0x%06x: no receive is posted (%u were, all are used) for a datagram of QP 0x%06x: such are dropped",
+			qp->qpn, atomic_load(&(qp->srq ? &qp->srq->rq : &qp->rq)->tail), a->source_qpn);
+}
+
 /*
  * A datagram that is longer than the receive is dropped and does not consume it: else anybody who knows the
  * Q_Key could use receives up.
@@ -424,11 +441,14 @@ static void explain(const struct vb_qp *qp, const struct vb_rwqe *w, const struc
 static bool take(struct vb_qp *qp, const struct vb_ud_arrival *a, struct vb_rwqe *w)
 {
 	enum vb_fit fit = vb_receive_take_if_fits(qp, VB_GRH_BYTES + a->payload_bytes, w);
-	if (vb_unlikely(fit != VB_FIT_TAKEN))
-		vb_drop(fit == VB_FIT_SHORT ? VB_DROP_TOO_LONG : VB_DROP_NO_RECEIVE);
-	if (vb_unlikely(fit == VB_FIT_SHORT))
+	if (vb_likely(fit == VB_FIT_TAKEN))
+		return true;
+	vb_drop(fit == VB_FIT_SHORT ? VB_DROP_TOO_LONG : VB_DROP_NO_RECEIVE);
+	if (fit == VB_FIT_SHORT)
 		explain(qp, w, a, "too short; the datagram is dropped");
-	return fit == VB_FIT_TAKEN;
+	else
+		explain_drop(qp, VB_DROP_NO_RECEIVE, a);
+	return false;
 }
 
 static bool accepts(struct vb_qp *qp, const struct vb_ud_arrival *a)
@@ -437,6 +457,8 @@ static bool accepts(struct vb_qp *qp, const struct vb_ud_arrival *a)
 	if (vb_likely(is_ready && atomic_load(&qp->qkey) == a->qkey))
 		return true;
 	vb_drop(is_ready ? VB_DROP_QKEY : VB_DROP_NOT_READY);
+	if (is_ready)
+		explain_drop(qp, VB_DROP_QKEY, a);
 	return false;
 }
 

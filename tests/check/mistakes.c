@@ -22,7 +22,8 @@
 	X(gid_index) X(inline_probe) X(inline_too_long) X(too_many_entries) X(post_too_early) \
 	X(unmapped_send) \
 	X(no_read_depth) \
-	X(wrong_number)
+	X(wrong_number) \
+	X(short_unreliable) X(other_qkey) X(datagram_without_receive) X(message_without_receive) X(stranger)
 
 #define X(name) void name(bool wrong);
 CASES(X)
@@ -434,6 +435,115 @@ void short_datagram(bool wrong)
 	for (int i = 0; i < 2 + wrong; i++)
 		done(cq);
 	MUST(!ibv_destroy_ah(ah) && !ibv_destroy_qp(qp) && !ibv_destroy_cq(cq));
+	end_world(&w);
+}
+
+/* To the queue pair itself. */
+static void send_one(struct ibv_qp *qp, struct ibv_send_wr *wr, bool arrives)
+{
+	MUST(!post(qp, wr));
+	for (int i = 0; i < 1 + arrives; i++)
+		done(qp->send_cq);
+}
+
+/*
+ * Sends until what is sent arrives, each time with one more receive: then all that was sent before has
+ * arrived or is dropped.
+ */
+static void send_last(struct world *w, struct ibv_qp *qp, struct ibv_send_wr *wr)
+{
+	enum { LAST_BYTES = 16 };
+	uint32_t got = 0, header = qp->qp_type == IBV_QPT_UD ? 40 : 0;
+	wr->sg_list->length = LAST_BYTES;
+	while (got != header + LAST_BYTES) {
+		MUST(!post_receive(qp, (uintptr_t)w->b.buffer, 64, w->b.mr->lkey));
+		MUST(!post(qp, wr));
+		for (int i = 0; i < 2; i++) {
+			struct ibv_wc wc = next(qp->send_cq);
+			MUST(wc.status == IBV_WC_SUCCESS);
+			got = wc.opcode & IBV_WC_RECV ? wc.byte_len : got;
+		}
+	}
+}
+
+/* Two datagrams that are perhaps wrong, and one behind them that is right. */
+static void send_datagrams(uint32_t qkey, bool has_receives)
+{
+	struct world w = make_world((struct wish){ 0 });
+	struct ibv_cq *cq = ibv_create_cq(w.ctx, 8, NULL, NULL, 0);
+	struct ibv_qp *qp = make_qp(&w, cq, &(struct wish){ 0 }, IBV_QPT_UD);
+	struct ibv_ah_attr attr = { .is_global = 1, .port_num = 1 };
+	to_rts_ud(qp);
+	MUST(!ibv_query_gid(w.ctx, 1, 0, &attr.grh.dgid));
+	struct ibv_ah *ah = ibv_create_ah(w.pd, &attr);
+	struct ibv_send_wr *wr = request(&w.a, IBV_WR_SEND, 8, NULL);
+	wr->wr.ud.ah = ah;
+	wr->wr.ud.remote_qpn = qp->qp_num;
+	wr->wr.ud.remote_qkey = qkey;
+	for (int i = 0; i < 2; i++) {
+		MUST(!has_receives || !post_receive(qp, (uintptr_t)w.b.buffer, 64, w.b.mr->lkey));
+		send_one(qp, wr, qkey == 5 && has_receives);
+	}
+	wr->wr.ud.remote_qkey = 5;
+	send_last(&w, qp, wr);
+	MUST(!ibv_destroy_ah(ah) && !ibv_destroy_qp(qp) && !ibv_destroy_cq(cq));
+	end_world(&w);
+}
+
+void other_qkey(bool wrong) { send_datagrams(wrong ? 6 : 5, true); }
+void datagram_without_receive(bool wrong) { send_datagrams(5, !wrong); }
+
+static struct ibv_qp *make_uc(struct world *w)
+{
+	struct ibv_qp *qp = make_qp(w, w->a.cq, &(struct wish){ 0 }, IBV_QPT_UC);
+	struct ibv_qp_attr a = { .qp_state = IBV_QPS_RTR,
+				 .path_mtu = IBV_MTU_1024,
+				 .dest_qp_num = qp->qp_num,
+				 .ah_attr = { .is_global = 1, .port_num = 1, .grh = { .hop_limit = 64 } } };
+	to_init(qp, 0);
+	MUST(!ibv_query_gid(w->ctx, 1, 0, &a.ah_attr.grh.dgid));
+	MUST(!ibv_modify_qp(qp, &a,
+			    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN));
+	a.qp_state = IBV_QPS_RTS;
+	MUST(!ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_SQ_PSN));
+	return qp;
+}
+
+/* A message that is too long leaves the receive to the next. */
+void short_unreliable(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	struct ibv_qp *qp = make_uc(&w);
+	for (int i = 0; i < 2; i++) {
+		MUST((wrong && i) ||
+		     !post_receive(qp, (uintptr_t)w.b.buffer, wrong ? 16 : 64, w.b.mr->lkey));
+		send_one(qp, request(&w.a, IBV_WR_SEND, 64, NULL), !wrong);
+	}
+	MUST(wrong || !post_receive(qp, (uintptr_t)w.b.buffer, 64, w.b.mr->lkey));
+	send_one(qp, request(&w.a, IBV_WR_SEND, 16, NULL), true);
+	MUST(!ibv_destroy_qp(qp));
+	end_world(&w);
+}
+
+void message_without_receive(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	struct ibv_qp *qp = make_uc(&w);
+	for (int i = 0; i < 2; i++) {
+		MUST(wrong || !post_receive(qp, (uintptr_t)w.b.buffer, 64, w.b.mr->lkey));
+		send_one(qp, request(&w.a, IBV_WR_SEND, 64, NULL), !wrong);
+	}
+	send_last(&w, qp, request(&w.a, IBV_WR_SEND, 64, NULL));
+	MUST(!ibv_destroy_qp(qp));
+	end_world(&w);
+}
+
+/* The one's peer has another address than the one that it is connected to. Over UDP. */
+void stranger(bool wrong)
+{
+	struct world w = make_world((struct wish){ .retry_cnt = 1, .b_mistakes_gid = wrong });
+	MUST(!post(w.a.qp, request(&w.a, IBV_WR_RDMA_WRITE, 8, &w.b)));
+	MUST(next(w.a.cq).status == (wrong ? IBV_WC_RETRY_EXC_ERR : IBV_WC_SUCCESS));
 	end_world(&w);
 }
 

@@ -54,6 +54,8 @@ static void to_rtr(struct world *w, struct ibv_qp *qp, uint32_t peer, const stru
 		.ah_attr = { .is_global = 1, .port_num = 1, .grh = { .hop_limit = 64 } },
 	};
 	MUST(!ibv_query_gid(w->ctx, 1, 0, &a.ah_attr.grh.dgid));
+	if (!is_a && wish->b_mistakes_gid)
+		a.ah_attr.grh.dgid.raw[15]++;
 	MUST(!ibv_modify_qp(qp, &a,
 			    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
 				    IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER));

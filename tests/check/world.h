@@ -49,6 +49,7 @@ struct wish {
 	bool no_reads;                       /* max_rd_atomic of a is 0 */
 	bool unsignaled;                     /* else each send has a completion */
 	bool b_stays_in_init;
+	bool b_mistakes_gid;                 /* of a */
 	uint32_t send_wr;
 };
 

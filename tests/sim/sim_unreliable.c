@@ -236,7 +236,7 @@ static void receive_connected(struct flow *flow, const struct vb_packet *packet)
 {
 	count_arrival(flow, packet->psn);
 	uint64_t dropped = flow->resp.dropped;
-	bool executed = vb_uc_resp_receive(&flow->resp, packet);
+	bool executed = !vb_uc_resp_receive(&flow->resp, packet);
 	CHECK(flow->resp.dropped == dropped + !executed, "flow %u: neither executed nor dropped",
 	      flow->index);
 	CHECK(!is_shared(flow) || !flow->has_receive || flow->resp.message.state != VB_NO_MESSAGE,

@@ -569,7 +569,7 @@ static bool uc_gets(const struct vb_request *r, uint32_t first, uint32_t index)
 
 	to.service = VB_SERVICE_UC;
 	vb_request_packet(r, &to, MTU, psn(first + index), index, 0, &f.out);
-	return vb_uc_resp_receive(&f.uc, arrival(&f.t, &f.out, (uint8_t)(first + index)));
+	return !vb_uc_resp_receive(&f.uc, arrival(&f.t, &f.out, (uint8_t)(first + index)));
 }
 
 static void uc__a_gap_costs_its_message(void **state)

@@ -10,7 +10,23 @@
 #include "adapter/execution/refusal.h"
 #include "adapter/queues/observer.h"
 #include "adapter/xrc/xrc_remote.h"
+#include "base/log.h"
 #include "host/memory/touch.h"
+
+void vb_execution_explain(const struct vb_execution *x, const char *otherwise)
+{
+	const struct vb_qp *qp = x->qp;
+	const struct vb_rwqe *w = &x->rwqe;
+	const char *why = x->why ? x->why : otherwise;
+	if (x->have_rwqe && x->receive_status != IBV_WC_SUCCESS)
+		vb_explain("receiver",
+			   "QP 0x%06x, receive wr_id 0x%llx, %llu bytes: a message of QP 0x%06x: %s", qp->qpn,
+			   (unsigned long long)w->wr_id, (unsigned long long)w->length, qp->attr.dest_qp_num,
+			   why);
+	else
+		vb_explain("responder", "QP 0x%06x, request of QP 0x%06x: %s", qp->qpn, qp->attr.dest_qp_num,
+			   why);
+}
 
 /* ---- the receive ---- */
 

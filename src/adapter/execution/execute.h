@@ -41,6 +41,9 @@ static inline int vb_execution_refuse(struct vb_execution *x, int err, const cha
 	return err;
 }
 
+/* Explains the last refusal: by x->why, or by `otherwise` if the step did not say it. */
+void vb_execution_explain(const struct vb_execution *x, const char *otherwise);
+
 /* ---- the receive ---- */
 
 /* Takes the next receive. False: none is posted. */

@@ -7,6 +7,7 @@
 #include "adapter/device/device.h"
 #include "adapter/progress/path.h"
 #include "adapter/progress/qpn.h"
+#include "base/log.h"
 
 /* Held while a queue pair's counts move, so that a sum has them once. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -168,6 +169,11 @@ void vb_qp_count_end(struct vb_qp *qp, const struct vb_counts *before)
 static _Atomic(uint64_t) drops[VB_DROP_REASONS];
 
 void vb_drop(enum vb_drop why) { atomic_fetch_add_explicit(&drops[why], 1, memory_order_relaxed); }
+
+bool vb_drop_is_news(struct vb_qp *qp, enum vb_drop why)
+{
+	return vb_is_explaining() && !(atomic_fetch_or(&qp->drops_told, 1u << why) & 1u << why);
+}
 
 void vb_drops_read(uint64_t to[VB_DROP_REASONS])
 {

@@ -41,6 +41,10 @@ bool vb_ports_look(uint64_t *cursor, vb_port_look *look, void *arg);
 
 /* A packet was dropped. */
 void vb_drop(enum vb_drop why);
+/*
+ * Is somebody to hear why the queue pair drops packets, who has not heard of this reason since it was reset?
+ */
+bool vb_drop_is_news(struct vb_qp *qp, enum vb_drop why);
 void vb_drops_read(uint64_t drops[VB_DROP_REASONS]);
 
 #endif

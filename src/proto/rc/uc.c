@@ -16,18 +16,19 @@ static void drop_message(struct vb_uc_resp *resp)
 		resp->message.has_receive = false;
 }
 
-bool vb_uc_resp_receive(struct vb_uc_resp *resp, const struct vb_packet *packet)
+int vb_uc_resp_receive(struct vb_uc_resp *resp, const struct vb_packet *packet)
 {
 	if (packet->opcode >> VB_OPCODE_BITS != VB_SERVICE_UC ||
 	    !vb_pkey_matches(packet->pkey, resp->config.pkey))
-		return false;
+		return -EINVAL;
 	if (packet->psn != resp->expected || packet->row->flags.first)
 		drop_message(resp);
 	resp->expected = (packet->psn + 1) & VB_PSN_MASK;
-	if (vb_message_execute(&resp->message, resp->config.ops, resp->config.ctx, resp->config.mtu,
-			       packet) == 0)
-		return true;
-	drop_message(resp);
-	resp->dropped++;
-	return false;
+	int err = vb_message_execute(&resp->message, resp->config.ops, resp->config.ctx, resp->config.mtu,
+				     packet);
+	if (err) {
+		drop_message(resp);
+		resp->dropped++;
+	}
+	return err;
 }

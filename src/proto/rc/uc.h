@@ -28,7 +28,7 @@ struct vb_uc_resp {
 };
 
 void vb_uc_resp_init(struct vb_uc_resp *resp, const struct vb_uc_resp_config *config);
-/* Whether the packet was executed. */
-bool vb_uc_resp_receive(struct vb_uc_resp *resp, const struct vb_packet *packet);
+/* 0, or why the packet was not executed: as vb_message_execute. */
+int vb_uc_resp_receive(struct vb_uc_resp *resp, const struct vb_packet *packet);
 
 #endif
