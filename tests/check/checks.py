@@ -211,6 +211,13 @@ EXPECTED = {
     "inline_probe": None,
     "inline_too_long": ("call", r"more inline data than the queue pair's max_inline_data", "ibv_post_send"),
     "too_many_entries": ("call", r"num_sge is beyond the queue pair's max_send_sge", "ibv_post_send"),
+    "too_many_shared_entries": (
+        "call",
+        r"num_sge is beyond the queue's max_recv_sge \(of an SRQ: max_sge\), which is 1",
+        "ibv_post_srq_recv",
+    ),
+    "no_send_room": ("call", r"the queue pair was made with max_send_wr 0", "ibv_post_send"),
+    "no_receive_room": ("call", r"the queue was made with max_recv_wr 0", "ibv_post_recv"),
     "post_too_early": ("call", r"the queue pair is not connected", "ibv_post_send"),
 }
 # What VERBATIM_DEBUG alone tells, once: right programs may do it, too. Over UDP.

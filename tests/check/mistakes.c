@@ -23,7 +23,8 @@
 	X(unmapped_send) \
 	X(no_read_depth) \
 	X(wrong_number) \
-	X(short_unreliable) X(other_qkey) X(datagram_without_receive) X(message_without_receive) X(stranger)
+	X(short_unreliable) X(other_qkey) X(datagram_without_receive) X(message_without_receive) X(stranger) \
+	X(too_many_shared_entries) X(no_send_room) X(no_receive_room)
 
 #define X(name) void name(bool wrong);
 CASES(X)
@@ -944,6 +945,55 @@ void too_many_entries(bool wrong)
 	MUST((post(w.a.qp, wr) != 0) == wrong);
 	if (!wrong)
 		done(w.a.cq);
+	end_world(&w);
+}
+
+void too_many_shared_entries(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	struct ibv_srq_init_attr init = { .attr = { .max_wr = 4, .max_sge = 1 } };
+	struct ibv_srq *srq = ibv_create_srq(w.pd, &init);
+	struct ibv_sge two[2] = { { .addr = (uintptr_t)w.a.buffer, .length = 8, .lkey = w.a.mr->lkey },
+				  { .addr = (uintptr_t)w.a.buffer, .length = 8, .lkey = w.a.mr->lkey } };
+	struct ibv_recv_wr *bad, wr = { .wr_id = 9, .sg_list = two, .num_sge = wrong ? 2 : 1 };
+	MUST(srq && (ibv_post_srq_recv(srq, &wr, &bad) != 0) == wrong);
+	MUST(!ibv_destroy_srq(srq));
+	end_world(&w);
+}
+
+static struct ibv_qp *make_of_size(struct world *w, uint32_t send_wr, uint32_t recv_wr)
+{
+	struct ibv_qp_init_attr init = {
+		.send_cq = w->a.cq,
+		.recv_cq = w->a.cq,
+		.qp_type = IBV_QPT_RC,
+		.cap = { .max_send_wr = send_wr,
+			 .max_recv_wr = recv_wr,
+			 .max_send_sge = 1,
+			 .max_recv_sge = 1 },
+	};
+	struct ibv_qp *qp = ibv_create_qp(w->pd, &init);
+	MUST(qp);
+	to_init(qp, IBV_ACCESS_REMOTE_WRITE);
+	return qp;
+}
+
+void no_send_room(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	struct ibv_qp *qp = make_of_size(&w, wrong ? 0 : 1, 1);
+	connect_qp(&w, qp, qp->qp_num, &(struct wish){ 0 }, true); /* to itself */
+	MUST((post(qp, request(&w.a, IBV_WR_RDMA_WRITE, 8, &w.b)) != 0) == wrong);
+	MUST(!ibv_destroy_qp(qp));
+	end_world(&w);
+}
+
+void no_receive_room(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	struct ibv_qp *qp = make_of_size(&w, 1, wrong ? 0 : 1);
+	MUST((post_receive(qp, (uintptr_t)w.a.buffer, 8, w.a.mr->lkey) != 0) == wrong);
+	MUST(!ibv_destroy_qp(qp));
 	end_world(&w);
 }
 

@@ -83,6 +83,15 @@ void vb_note_receives(const struct vb_noted_post *post, const struct ibv_recv_wr
 	}
 }
 
+void vb_note_posted_receives(struct vb_capture_moment moment, struct vb_noted_post post,
+			     const struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	post.time_ns = moment.time_ns;
+	post.refused = post.wrong = post.err ? *bad : NULL;
+	vb_note_receives(&post, wr);
+	vb_capture_end(moment);
+}
+
 /* ---- completions ---- */
 
 static void note(enum vb_capture_event_kind kind, const struct vb_cq *cq, const struct vb_cqe *e,

@@ -28,6 +28,12 @@ struct vb_noted_post {
 /* sq.lock is held, and the path does not know of the requests yet. */
 void vb_note_sends(const struct vb_noted_post *post, const struct ibv_send_wr *wr) __attribute__((cold));
 void vb_note_receives(const struct vb_noted_post *post, const struct ibv_recv_wr *wr) __attribute__((cold));
+/*
+ * The same once they are posted. The moment, which is from before, ends. post: its time and what was refused
+ * are filled in here; bad: where the call has put the request that was refused, if there is an error.
+ */
+void vb_note_posted_receives(struct vb_capture_moment moment, struct vb_noted_post post,
+			     const struct ibv_recv_wr *wr, struct ibv_recv_wr **bad) __attribute__((cold));
 /* cq->lock is held. */
 void vb_note_completion(const struct vb_cq *cq, const struct vb_cqe *e) __attribute__((cold));
 /* The program gets the completions from position `first` on, up to head. */

@@ -84,6 +84,8 @@ static inline int vb_rq_post_one_locked(struct vb_rq *rq, const struct ibv_recv_
 	return 0;
 }
 
+/* What vb_rq_post's errno value means for the program's call of this name. */
+void vb_rq_explain(const struct vb_rq *rq, const char *call, int err) __attribute__((cold));
 /* 0 or an errno value, *bad the first request not taken. */
 static inline int vb_rq_post(struct vb_rq *rq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {

@@ -77,12 +77,8 @@ static inline int post(struct vb_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv
 		return EINVAL;
 	}
 	int err = vb_rq_post(&qp->rq, wr, bad);
-	if (vb_unlikely(err == ENOMEM))
-		vb_explain_limit(
-			"ibv_post_recv",
-			"the receive queue is full: max_recv_wr requests wait to be used and polled");
-	else if (vb_unlikely(err))
-		vb_explain("ibv_post_recv", "num_sge is beyond the queue's max_recv_sge");
+	if (vb_unlikely(err))
+		vb_rq_explain(&qp->rq, "ibv_post_recv", err);
 	if (vb_unlikely(atomic_load_explicit(&qp->rq.starved, memory_order_relaxed) ||
 			atomic_load(&qp->state) == IBV_QPS_ERR))
 		vb_qp_notice_receive(qp);
@@ -94,12 +90,9 @@ static __attribute__((noinline, cold)) int post_and_note(struct vb_qp *qp, struc
 							 struct ibv_recv_wr **bad)
 {
 	struct vb_capture_moment moment = vb_capture_begin();
-	struct vb_noted_post noted = { .time_ns = moment.time_ns, .qp = qp };
-	noted.err = post(qp, wr, bad);
-	noted.refused = noted.wrong = noted.err ? *bad : NULL;
-	vb_note_receives(&noted, wr);
-	vb_capture_end(moment);
-	return noted.err;
+	int err = post(qp, wr, bad);
+	vb_note_posted_receives(moment, (struct vb_noted_post){ .qp = qp, .err = err }, wr, bad);
+	return err;
 }
 
 __attribute__((flatten)) int vb_qp_post_recv(struct vb_qp *qp, struct ibv_recv_wr *wr,

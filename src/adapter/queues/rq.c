@@ -9,6 +9,7 @@
 #include "adapter/progress/progress.h"
 #include "adapter/queues/completion.h"
 #include "adapter/queues/noted.h"
+#include "base/log.h"
 
 int vb_rq_init(struct vb_rq *rq, struct vb_pd *pd, uint32_t max_wr, uint32_t max_sge)
 {
@@ -210,6 +211,21 @@ enum vb_fit vb_receive_take_if_fits(struct vb_qp *qp, uint64_t bytes, struct vb_
 	return qp->srq ? take_shared_if_fits(qp, bytes, out) : take_own_if_fits(qp, bytes, out);
 }
 
+/* A right program may post until a queue is full, if there is room for anything. */
+void vb_rq_explain(const struct vb_rq *rq, const char *call, int err)
+{
+	if (err == EINVAL)
+		vb_explain(call, "num_sge is beyond the queue's max_recv_sge (of an SRQ: max_sge), which is %u",
+			   rq->max_sge);
+	else if (!rq->max_wr)
+		vb_explain(call, "the queue was made with max_recv_wr 0: it has room for no request");
+	else
+		vb_explain_limit(call,
+				 "the queue is full: max_recv_wr (of an SRQ: max_wr) requests, %u, wait to be "
+				 "used and polled",
+				 rq->max_wr);
+}
+
 /* ---- shared receive queues ---- */
 
 /* Makes room for max_wr receives, keeping those that wait. */
@@ -288,6 +304,8 @@ void vb_srq_wake_starved(struct vb_srq *srq)
 static int srq_post(struct vb_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
 	int err = vb_rq_post(&srq->rq, wr, bad);
+	if (vb_unlikely(err))
+		vb_rq_explain(&srq->rq, "ibv_post_srq_recv", err);
 	vb_srq_wake_starved(srq);
 	return err;
 }
@@ -297,12 +315,9 @@ static __attribute__((noinline, cold)) int srq_post_and_note(struct vb_srq *srq,
 							     struct ibv_recv_wr **bad)
 {
 	struct vb_capture_moment moment = vb_capture_begin();
-	struct vb_noted_post noted = { .time_ns = moment.time_ns, .srq = srq };
-	noted.err = srq_post(srq, wr, bad);
-	noted.refused = noted.wrong = noted.err ? *bad : NULL;
-	vb_note_receives(&noted, wr);
-	vb_capture_end(moment);
-	return noted.err;
+	int err = srq_post(srq, wr, bad);
+	vb_note_posted_receives(moment, (struct vb_noted_post){ .srq = srq, .err = err }, wr, bad);
+	return err;
 }
 
 int vb_srq_post_recv(struct vb_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)

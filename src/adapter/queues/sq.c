@@ -65,8 +65,10 @@ static int refuse(int err, const char *why)
 	return err;
 }
 
-static int refuse_full(void)
+static int refuse_full(const struct vb_sq *sq)
 {
+	if (!sq->max_wr)
+		return refuse(ENOMEM, "the queue pair was made with max_send_wr 0: it has room for no request");
 	vb_explain_limit(
 		"ibv_post_send",
 		"the send queue is full: max_send_wr requests wait for their completions to be polled");
@@ -229,7 +231,7 @@ static int post_one(struct vb_qp *qp, const struct ibv_send_wr *wr)
 	if (vb_unlikely(wr->num_sge < 0 || (uint32_t)wr->num_sge > sq->max_sge))
 		return refuse(EINVAL, "num_sge is beyond the queue pair's max_send_sge");
 	if (vb_unlikely(!has_room(sq)))
-		return refuse_full();
+		return refuse_full(sq);
 	if (vb_unlikely(qp->type == IBV_QPT_UD && !wr->wr.ud.ah))
 		return refuse(EINVAL, "a datagram needs an address handle (wr.ud.ah)");
 	bool inlined = wr->send_flags & IBV_SEND_INLINE;
