@@ -123,8 +123,9 @@ struct vb_checked_cq {
 };
 
 void vb_check_cq_begin(struct vb_cq *cq);
-/* Before it is destroyed. */
+/* Before it is destroyed, as below. */
 void vb_check_cq_end(struct vb_cq *cq);
+void vb_check_srq_end(struct vb_srq *srq);
 void vb_check_cq_gone(struct vb_checked_cq *checked);
 /* After a post to one of the queue pair's queues. */
 void vb_check_room(struct vb_qp *qp);

@@ -9,6 +9,39 @@
 #include "adapter/queues/status.h"
 #include "check/check.h"
 
+enum { LOOK_NS = 1000000, ACKNOWLEDGED_NS = 500000000 };
+
+/* ---- asynchronous events ---- */
+
+static uint32_t unacknowledged_async(struct vb_context *ctx, const struct vb_async_source *source)
+{
+	pthread_mutex_lock(&ctx->async_lock);
+	uint32_t n = source->raised - source->acked;
+	pthread_mutex_unlock(&ctx->async_lock);
+	return (int32_t)n > 0 ? n : 0;
+}
+
+/* Another thread may be about to acknowledge. */
+static void check_async(struct vb_context *ctx, const struct vb_async_source *source, const char *what,
+			const char *call)
+{
+	uint64_t until = vb_now_ns() + ACKNOWLEDGED_NS;
+	uint32_t n;
+	while ((n = unacknowledged_async(ctx, source)) && vb_now_ns() < until)
+		vb_sleep_ns(LOOK_NS);
+	if (n)
+		vb_check_report_here(VB_CHECK_UNACKED_EVENT, "ibv_ack_async_event",
+				     "%s is destroyed while %u asynchronous events of it that "
+				     "ibv_get_async_event gave are not acknowledged: %s waits for that",
+				     what, n, call);
+}
+
+void vb_check_srq_end(struct vb_srq *srq)
+{
+	if (!atomic_load(&srq->refs))
+		check_async(srq->ctx, &srq->async, "a shared receive queue", "ibv_destroy_srq");
+}
+
 /* ---- queue pairs ---- */
 
 void vb_check_qp_begin(struct vb_qp *qp, bool is_single_threaded)
@@ -34,7 +67,7 @@ void vb_check_qp_reset(struct vb_qp *qp)
 	vb_unlock(&qp->sq.lock);
 }
 
-enum { LAST_LOOKS = 1000, LOOK_NS = 1000000, MOST_LOOKS = 5 * LAST_LOOKS, ACKNOWLEDGED_NS = 500000000 };
+enum { LAST_LOOKS = 1000, MOST_LOOKS = 5 * LAST_LOOKS };
 
 /* How long the process has waited for last acknowledgements. */
 static atomic_uint looks;
@@ -121,6 +154,8 @@ void vb_check_qp_end(struct vb_qp *qp)
 		check_unseen(qp, qp->send_cq);
 	if (qp->recv_cq && qp->recv_cq != qp->send_cq)
 		check_unseen(qp, qp->recv_cq);
+	if (!atomic_load(&qp->mcast))
+		check_async(qp->ctx, &qp->async, "a queue pair", "ibv_destroy_qp");
 	vb_timer_cancel(&qp->checked->starving);
 }
 
@@ -156,12 +191,10 @@ static uint32_t unacknowledged(struct vb_cq *cq)
 }
 
 /* Another thread may be about to acknowledge. */
-void vb_check_cq_end(struct vb_cq *cq)
+static void check_completion_events(struct vb_cq *cq)
 {
 	uint64_t until = vb_now_ns() + ACKNOWLEDGED_NS;
 	uint32_t n;
-	if (!cq->checked || !cq->channel || atomic_load(&cq->refs))
-		return;
 	while ((n = unacknowledged(cq)) && vb_now_ns() < until)
 		vb_sleep_ns(LOOK_NS);
 	if (n)
@@ -171,6 +204,15 @@ void vb_check_cq_end(struct vb_cq *cq)
 			"a completion queue is destroyed while %u events that ibv_get_cq_event gave are "
 			"not acknowledged: ibv_destroy_cq waits for that",
 			n);
+}
+
+void vb_check_cq_end(struct vb_cq *cq)
+{
+	if (!cq->checked || atomic_load(&cq->refs))
+		return;
+	check_async(cq->ctx, &cq->async, "a completion queue", "ibv_destroy_cq");
+	if (cq->channel)
+		check_completion_events(cq);
 }
 
 void vb_check_cq_gone(struct vb_checked_cq *c)

@@ -180,6 +180,8 @@ VB_EXPORT int ibv_destroy_srq(struct ibv_srq *pub)
 		vb_fault_forget_srq(pub);
 	struct vb_verbs_srq *srq = vb_container_of(pub, struct vb_verbs_srq, pub);
 	unsigned users = atomic_load(&srq->srq.refs);
+	if (vb_check_enabled && !vb_is_inherited(pub->context))
+		vb_check_srq_end(&srq->srq);
 	int err = vb_is_inherited(pub->context) ? 0 : vb_srq_fini(&srq->srq);
 	if (err) {
 		vb_explain("ibv_destroy_srq", "%u queue pairs still use it", users);

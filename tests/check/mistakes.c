@@ -24,7 +24,8 @@
 	X(no_read_depth) \
 	X(wrong_number) \
 	X(short_unreliable) X(other_qkey) X(datagram_without_receive) X(message_without_receive) X(stranger) \
-	X(too_many_shared_entries) X(no_send_room) X(no_receive_room)
+	X(too_many_shared_entries) X(no_send_room) X(no_receive_room) \
+	X(unacked_qp_event) X(unacked_cq_event) X(unacked_srq_event)
 
 #define X(name) void name(bool wrong);
 CASES(X)
@@ -700,6 +701,68 @@ void unacked_event(bool wrong)
 	end_world(&w);
 	if (wrong)
 		pthread_join(thread, NULL);
+}
+
+static void *acknowledge_async_late(void *event)
+{
+	sleep_ms(1500);
+	ibv_ack_async_event(event);
+	return NULL;
+}
+
+/* The event that is next is acknowledged: at once, or by a thread after a while. */
+static pthread_t take_async_event(struct world *w, enum ibv_event_type type, bool late)
+{
+	static struct ibv_async_event event;
+	pthread_t thread = pthread_self();
+	MUST(!ibv_get_async_event(w->ctx, &event) && event.event_type == type);
+	if (late)
+		MUST(!pthread_create(&thread, NULL, acknowledge_async_late, &event));
+	else
+		ibv_ack_async_event(&event);
+	return thread;
+}
+
+void unacked_qp_event(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	struct ibv_qp_attr a = { .qp_state = IBV_QPS_SQD, .en_sqd_async_notify = 1 };
+	MUST(!ibv_modify_qp(w.a.qp, &a, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY));
+	pthread_t thread = take_async_event(&w, IBV_EVENT_SQ_DRAINED, wrong);
+	MUST(!ibv_destroy_qp(w.a.qp));
+	w.a.qp = NULL;
+	if (wrong)
+		pthread_join(thread, NULL);
+	end_world(&w);
+}
+
+void unacked_cq_event(bool wrong)
+{
+	struct world w = make_world(
+		(struct wish){ .cqe = 4, .unsignaled = true, .send_wr = 16, .b_stays_in_init = true });
+	struct ibv_qp_attr a = { .qp_state = IBV_QPS_ERR };
+	for (int i = 0; i < 8; i++)
+		MUST(!post(w.a.qp, request(&w.a, IBV_WR_SEND, 64, NULL)));
+	MUST(!ibv_modify_qp(w.a.qp, &a, IBV_QP_STATE));
+	pthread_t thread = take_async_event(&w, IBV_EVENT_CQ_ERR, wrong);
+	MUST(!ibv_destroy_qp(w.a.qp) && !ibv_destroy_cq(w.a.cq));
+	if (wrong)
+		pthread_join(thread, NULL);
+	exit(0); /* there may be further events */
+}
+
+void unacked_srq_event(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	struct ibv_srq_init_attr init = { .attr = { .max_wr = 4, .max_sge = 1 } };
+	struct ibv_srq *srq = ibv_create_srq(w.pd, &init);
+	struct ibv_srq_attr limit = { .srq_limit = 2 };
+	MUST(srq && !ibv_modify_srq(srq, &limit, IBV_SRQ_LIMIT));
+	pthread_t thread = take_async_event(&w, IBV_EVENT_SRQ_LIMIT_REACHED, wrong);
+	MUST(!ibv_destroy_srq(srq));
+	if (wrong)
+		pthread_join(thread, NULL);
+	end_world(&w);
 }
 
 /* ---- two sides ---- */
