@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # Completion of verbatim(1) in bash. Options are those that `verbatim COMMAND --help` names.
 
-_verbatim_checks="send-buffer lkey rkey deregistered receive-buffer no-receive cq-room unsignaled unpolled lost-send unacked-event peer \
+_verbatim_checks="send-buffer lkey rkey deregistered receive-buffer no-receive cq-room unsignaled unpolled lost-send unacked-event unasked-event peer \
 completion threads call fatal"
 _verbatim_faults="drop delay duplicate reorder corrupt freeze stall fail complete rnr link event lose refuse vanish seed="
 

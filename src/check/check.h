@@ -117,6 +117,8 @@ void vb_check_qp_gone(struct vb_checked_qp *checked);
 
 struct vb_checked_cq {
 	atomic_bool is_polled; /* a poll has found something */
+	/* vb_lock_self of the thread that polled or armed it last; 0: none has */
+	_Atomic(uintptr_t) last_user;
 	atomic_uint user;
 	bool is_single_threaded;
 	struct vb_trace made;
@@ -133,6 +135,23 @@ void vb_check_room(struct vb_qp *qp);
 void vb_check_send_refused(struct vb_qp *qp, int err);
 /* A completion queue has overrun. */
 void vb_check_cq_overran(struct vb_cq *cq, const struct vb_qp *qp);
+
+/* ---- events.c ---- */
+
+/* Of a thread in ibv_get_cq_event. */
+struct vb_check_wait {
+	struct vb_timer timer;
+	struct vb_channel *channel;
+	uintptr_t thread; /* its vb_lock_self */
+	bool was_stuck;   /* at the last look */
+	struct vb_trace at;
+};
+
+/* The calling thread polls or arms it. */
+void vb_check_cq_used(struct vb_cq *cq);
+/* Before the calling thread waits, and afterwards; the end is for pthread_cleanup_push, too. */
+void vb_check_wait_begin(struct vb_check_wait *wait, struct vb_channel *channel);
+void vb_check_wait_end(void *wait);
 
 /* ---- receives.c ---- */
 

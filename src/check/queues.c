@@ -176,7 +176,7 @@ void vb_check_cq_begin(struct vb_cq *cq)
 	if (!c)
 		return;
 	vb_trace_take(&c->made);
-	cq->checked = c;
+	__atomic_store_n(&cq->checked, c, __ATOMIC_RELEASE); /* events.c looks */
 }
 
 static uint32_t unacknowledged(struct vb_cq *cq)

@@ -23,6 +23,7 @@
 	X(UNPOLLED, "unpolled", "ibv_poll_cq")         \
 	X(LOST_SEND, "lost-send", "ibv_destroy_qp")    \
 	X(UNACKED_EVENT, "unacked-event", "ibv_ack_cq_events") \
+	X(UNASKED_EVENT, "unasked-event", "ibv_req_notify_cq") \
 	X(PEER, "peer", "ibv_modify_qp")               \
 	X(COMPLETION, "completion", "ibv_poll_cq")     \
 	X(THREADS, "threads", "ibv_create_cq_ex")

@@ -58,12 +58,19 @@ static int poll_cq(struct ibv_cq *pub, int num_entries, struct ibv_wc *wc)
 	if (single)
 		vb_check_enter(&single->user, "ibv_poll_cq",
 			       "the completion queue (IBV_CREATE_CQ_ATTR_SINGLE_THREADED)", NULL);
+	vb_check_cq_used(vb_cq_of(pub));
 	int got = before.poll_cq(pub, num_entries, wc);
 	if (got > 0)
 		note_polled(vb_cq_of(pub));
 	if (single)
 		vb_check_leave(&single->user);
 	return got;
+}
+
+static int req_notify_cq(struct ibv_cq *pub, int solicited_only)
+{
+	vb_check_cq_used(vb_cq_of(pub));
+	return before.req_notify_cq(pub, solicited_only);
 }
 
 static int (*start_before)(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr);
@@ -77,6 +84,7 @@ static int start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
 	if (single)
 		vb_check_enter(&single->user, "ibv_start_poll",
 			       "the completion queue (IBV_CREATE_CQ_ATTR_SINGLE_THREADED)", NULL);
+	vb_check_cq_used(of(ex));
 	int err = start_before(ex, attr);
 	if (!err)
 		note_polled(of(ex));
@@ -113,4 +121,5 @@ void vb_checked_ops(struct verbs_context *ext)
 	ops->post_recv = post_recv;
 	ops->post_srq_recv = post_srq_recv;
 	ops->poll_cq = poll_cq;
+	ops->req_notify_cq = req_notify_cq;
 }

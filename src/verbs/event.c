@@ -52,13 +52,24 @@ VB_EXPORT int ibv_destroy_comp_channel(struct ibv_comp_channel *pub)
 	return 0;
 }
 
+static int get_checked(struct vb_channel *ch, struct vb_cq **cq)
+{
+	struct vb_check_wait wait;
+	int err;
+	vb_check_wait_begin(&wait, ch);
+	pthread_cleanup_push(vb_check_wait_end, &wait);
+	err = vb_channel_get(ch, cq);
+	pthread_cleanup_pop(true);
+	return err;
+}
+
 VB_EXPORT int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void **cq_context)
 {
 	struct vb_verbs_channel *ch = vb_container_of(channel, struct vb_verbs_channel, pub);
 	struct vb_cq *found;
 	int err = vb_refuse_call(channel->context, "ibv_get_cq_event");
 	if (!err)
-		err = vb_channel_get(&ch->ch, &found);
+		err = vb_check_enabled ? get_checked(&ch->ch, &found) : vb_channel_get(&ch->ch, &found);
 	if (err)
 		return vb_fail_minus1(err);
 	*cq = &vb_container_of(found, struct vb_verbs_cq, cq)->pub;

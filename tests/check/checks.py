@@ -177,6 +177,11 @@ EXPECTED = {
         r"a shared receive queue is destroyed while 1 asynchronous events .* are not acknowledged",
         "ibv_ack_async_event",
     ),
+    "unasked_event": (
+        "unasked-event",
+        r"waits for an event that nobody has asked for, while 1 completions wait",
+        "ibv_req_notify_cq",
+    ),
     "psn_mismatch": (
         "peer",
         r"the one's sq_psn is 0x001234, the other's rq_psn 0x000001",

@@ -25,7 +25,8 @@
 	X(wrong_number) \
 	X(short_unreliable) X(other_qkey) X(datagram_without_receive) X(message_without_receive) X(stranger) \
 	X(too_many_shared_entries) X(no_send_room) X(no_receive_room) \
-	X(unacked_qp_event) X(unacked_cq_event) X(unacked_srq_event)
+	X(unacked_qp_event) X(unacked_cq_event) X(unacked_srq_event) \
+	X(unasked_event)
 
 #define X(name) void name(bool wrong);
 CASES(X)
@@ -760,6 +761,37 @@ void unacked_srq_event(bool wrong)
 	MUST(srq && !ibv_modify_srq(srq, &limit, IBV_SRQ_LIMIT));
 	pthread_t thread = take_async_event(&w, IBV_EVENT_SRQ_LIMIT_REACHED, wrong);
 	MUST(!ibv_destroy_srq(srq));
+	if (wrong)
+		pthread_join(thread, NULL);
+	end_world(&w);
+}
+
+/* So that the thread that waits ends. */
+static void *arm_late(void *world)
+{
+	struct world *w = world;
+	sleep_ms(4000);
+	MUST(!ibv_req_notify_cq(w->a.cq, 0));
+	MUST(!post(w->a.qp, request(&w->a, IBV_WR_RDMA_WRITE, 8, &w->b)));
+	return NULL;
+}
+
+void unasked_event(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	struct ibv_cq *cq;
+	pthread_t thread = pthread_self();
+	void *context;
+	MUST(!ibv_req_notify_cq(w.a.cq, 0));
+	for (int i = 0; i < 2; i++) {
+		MUST(!post(w.a.qp, request(&w.a, IBV_WR_RDMA_WRITE, 8, &w.b)));
+		if (wrong && i)
+			MUST(!pthread_create(&thread, NULL, arm_late, &w));
+		MUST(!ibv_get_cq_event(w.channel, &cq, &context));
+		ibv_ack_cq_events(cq, 1);
+		MUST(wrong || !ibv_req_notify_cq(cq, 0));
+		done(cq);
+	}
 	if (wrong)
 		pthread_join(thread, NULL);
 	end_world(&w);
