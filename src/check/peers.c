@@ -24,6 +24,8 @@ static void compare(const struct vb_local_qp *l)
 	const struct ibv_qp_attr *a = &l->qp->attr;
 	uint32_t psn = atomic_load(&t->psns[1]);
 	unsigned mtu = atomic_load(&t->path_mtu), depth = atomic_load(&t->rd_atomic);
+	struct ibv_port_attr port;
+	vb_port_attr(l->qp->ctx->device, &port);
 	if (psn != a->sq_psn)
 		report(l,
 		     "QP 0x%06x and QP 0x%06x: the one's sq_psn is 0x%06x, the other's rq_psn 0x%06x: nothing "
@@ -34,6 +36,11 @@ static void compare(const struct vb_local_qp *l)
 		     "QP 0x%06x and QP 0x%06x: the one's path_mtu is %u bytes, the other's %u: over a wire the "
 		     "longer packets are refused",
 		     l->qp->qpn, a->dest_qp_num, vb_mtu_bytes(a->path_mtu), vb_mtu_bytes(mtu));
+	else if (a->path_mtu > port.active_mtu)
+		report(l,
+		     "QP 0x%06x and QP 0x%06x: path_mtu is %u bytes, and the port's active_mtu %u: over a wire "
+		     "ibv_modify_qp refuses it",
+		     l->qp->qpn, a->dest_qp_num, vb_mtu_bytes(a->path_mtu), vb_mtu_bytes(port.active_mtu));
 	else if (l->qp->type == IBV_QPT_RC && a->max_rd_atomic > depth)
 		report(l,
 		     "QP 0x%06x and QP 0x%06x: the one's max_rd_atomic is %u, the other's max_dest_rd_atomic %u: "

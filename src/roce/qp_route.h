@@ -7,8 +7,8 @@
 #include "roce/port.h"
 
 /*
- * Opens the sockets that its packets need. -EINVAL, explained: the path cannot carry the QP's path_mtu, or
- * has no source address. Else why there are no sockets.
+ * Opens the sockets that its packets need. -EINVAL, explained: the path cannot carry the QP's path_mtu. Else
+ * why there are no sockets.
  */
 int vb_qp_route_open(const struct vb_qp *qp);
 void vb_qp_route(const struct vb_qp *qp, struct vb_roce_route *route);

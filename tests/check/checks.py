@@ -189,6 +189,12 @@ EXPECTED = {
         "",
     ),
     "mtu_mismatch": ("peer", r"the one's path_mtu is 4096 bytes, the other's 1024", "ibv_modify_qp", ""),
+    "mtu_of_port": (
+        "peer",
+        r"path_mtu is 4096 bytes, and the port's active_mtu 1024: over a wire ibv_modify_qp refuses it",
+        "ibv_modify_qp",
+        "",
+    ),
     "read_depth": (
         "peer",
         r"the one's max_rd_atomic is 16, the other's max_dest_rd_atomic 4",
@@ -228,6 +234,12 @@ EXPECTED = {
         "try_rtr",
     ),
     "gid_index": ("call", r"sgid_index: the port's GID table has no such entry", "ibv_modify_qp", "try_rtr"),
+    "gid_kind": (
+        "call",
+        r"ah_attr.grh: one of the GIDs of sgid_index and dgid is an IPv4 address",
+        "ibv_modify_qp",
+        "try_rtr",
+    ),
     "inline_probe": None,
     "inline_too_long": ("call", r"more inline data than the queue pair's max_inline_data", "ibv_post_send"),
     "too_many_entries": ("call", r"num_sge is beyond the queue pair's max_send_sge", "ibv_post_send"),

@@ -26,7 +26,8 @@
 	X(short_unreliable) X(other_qkey) X(datagram_without_receive) X(message_without_receive) X(stranger) \
 	X(too_many_shared_entries) X(no_send_room) X(no_receive_room) \
 	X(unacked_qp_event) X(unacked_cq_event) X(unacked_srq_event) \
-	X(unasked_event)
+	X(unasked_event) \
+	X(mtu_of_port) X(gid_kind)
 
 #define X(name) void name(bool wrong);
 CASES(X)
@@ -818,6 +819,13 @@ void mtu_mismatch(bool wrong)
 	meet(&w, IBV_WC_SUCCESS);
 }
 
+void mtu_of_port(bool wrong)
+{
+	struct world w =
+		make_world((struct wish){ .device = "vb_eth0", .path_mtu = wrong ? IBV_MTU_4096 : 0 });
+	meet(&w, IBV_WC_SUCCESS);
+}
+
 void read_depth(bool wrong)
 {
 	struct world w = make_world((struct wish){ .max_rd_atomic = wrong ? 16 : 0 });
@@ -997,6 +1005,8 @@ static void try_rtr(bool wrong, bool is_global, uint8_t gid_index)
 
 void no_grh_in_modify(bool wrong) { try_rtr(wrong, !wrong, 0); }
 void gid_index(bool wrong) { try_rtr(wrong, true, wrong ? 99 : 0); }
+/* 127.0.0.1 and ::1 */
+void gid_kind(bool wrong) { try_rtr(wrong, true, wrong ? 1 : 0); }
 
 /* Nothing tells what is possible: programs try. */
 void inline_probe(bool wrong)

@@ -4,13 +4,13 @@
 #include <string.h>
 #include <time.h>
 
-static struct ibv_context *open_loopback(void)
+static struct ibv_context *open_device(const char *name)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
 	struct ibv_context *ctx = NULL;
 	MUST(list);
 	for (int i = 0; list[i] && !ctx; i++)
-		if (!strcmp(ibv_get_device_name(list[i]), "vb_lo"))
+		if (!strcmp(ibv_get_device_name(list[i]), name))
 			ctx = ibv_open_device(list[i]);
 	ibv_free_device_list(list);
 	return ctx;
@@ -46,7 +46,8 @@ static void to_rtr(struct world *w, struct ibv_qp *qp, uint32_t peer, const stru
 {
 	struct ibv_qp_attr a = {
 		.qp_state = IBV_QPS_RTR,
-		.path_mtu = is_a ? (enum ibv_mtu)or_else(wish->mtu, IBV_MTU_1024) : IBV_MTU_1024,
+		.path_mtu = (enum ibv_mtu)or_else(is_a ? wish->mtu : 0,
+						  or_else(wish->path_mtu, IBV_MTU_1024)),
 		.dest_qp_num = peer,
 		.rq_psn = 1,
 		.max_dest_rd_atomic = 4,
@@ -88,7 +89,7 @@ static void make_side(struct world *w, struct side *s, const struct wish *wish, 
 struct world make_world(struct wish wish)
 {
 	struct world w = { 0 };
-	MUST(w.ctx = open_loopback());
+	MUST(w.ctx = open_device(wish.device ? wish.device : "vb_lo"));
 	MUST(w.pd = ibv_alloc_pd(w.ctx));
 	MUST(w.channel = ibv_create_comp_channel(w.ctx));
 	make_side(&w, &w.a, &wish, ACCESS);

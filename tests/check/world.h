@@ -46,6 +46,8 @@ struct wish {
 	unsigned mr_access, qp_access;       /* of b */
 	unsigned rnr_retry, retry_cnt;       /* of a */
 	unsigned max_rd_atomic, mtu, sq_psn; /* of a; b has 4, 1024, 1 */
+	enum ibv_mtu path_mtu;               /* of both */
+	const char *device;                  /* else the loopback's */
 	bool no_reads;                       /* max_rd_atomic of a is 0 */
 	bool unsignaled;                     /* else each send has a completion */
 	bool b_stays_in_init;

@@ -132,7 +132,8 @@ static void ah__refusals(void **state)
 	struct in6_addr sgid;
 	struct ibv_ah_attr good = { .is_global = 1,
 				    .port_num = 1,
-				    .grh = { .dgid.raw = { 1 }, .sgid_index = 0 } },
+				    .grh = { .dgid.raw = { [10] = 0xff, 0xff, 127, 0, 0, 2 },
+					     .sgid_index = 0 } },
 			   a = good;
 	if (lo->port_state != IBV_PORT_ACTIVE) {
 		print_message("# the loopback is down: its GIDs are not tested\n");
@@ -147,6 +148,9 @@ static void ah__refusals(void **state)
 	assert_int_equal(vb_ah_check(lo, &a, "test", &sgid), -EINVAL);
 	a = good;
 	a.grh.sgid_index = VB_GID_TABLE - 1;
+	assert_int_equal(vb_ah_check(lo, &a, "test", &sgid), -EINVAL);
+	a = good;
+	a.grh.dgid.raw[0] = 0xfd; /* no IPv4 address */
 	assert_int_equal(vb_ah_check(lo, &a, "test", &sgid), -EINVAL);
 	vb_device_put(lo);
 }

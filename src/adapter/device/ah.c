@@ -63,6 +63,13 @@ static bool is_nowhere(const union ibv_gid *gid)
 	return IN6_IS_ADDR_UNSPECIFIED(ip) || IN6_ARE_ADDR_EQUAL(ip, &any_v4);
 }
 
+/* To a group, packets go by an address of the group's kind. */
+static bool is_of_another_kind(const struct in6_addr *sgid, const union ibv_gid *dgid)
+{
+	const struct in6_addr *ip = (const struct in6_addr *)dgid;
+	return IN6_IS_ADDR_V4MAPPED(sgid) != IN6_IS_ADDR_V4MAPPED(ip) && !vb_ip_is_multicast(ip);
+}
+
 int vb_ah_check(struct vb_device *dev, const struct ibv_ah_attr *attr, const char *call,
 		struct in6_addr *sgid)
 {
@@ -75,6 +82,9 @@ int vb_ah_check(struct vb_device *dev, const struct ibv_ah_attr *attr, const cha
 		return refuse(call, "ah_attr.grh.sgid_index", "the port's GID table has no such entry");
 	if (is_nowhere(&attr->grh.dgid))
 		return refuse(call, "ah_attr.grh.dgid", "it is all zeros: no destination has this GID");
+	if (is_of_another_kind(sgid, &attr->grh.dgid))
+		return refuse(call, "ah_attr.grh",
+			      "one of the GIDs of sgid_index and dgid is an IPv4 address, the other is not");
 	if (attr->static_rate &&
 	    (attr->static_rate < IBV_RATE_2_5_GBPS || attr->static_rate > IBV_RATE_1200_GBPS))
 		return refuse(call, "ah_attr.static_rate", "not an enum ibv_rate value");

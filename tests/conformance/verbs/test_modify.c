@@ -104,7 +104,8 @@ static void values__out_of_range(void **state)
 	struct ibv_qp_attr good = connect_attr(w, qp->qp_num), a;
 	const union ibv_gid nowhere = { .raw = { 0 } }, nowhere_v4 = { .raw = { [10] = 0xff, 0xff } },
 			    group = { .raw = { 0xff, 0x02, [15] = 1 } },
-			    group_v4 = { .raw = { [10] = 0xff, 0xff, 239, 1, 2, 3 } };
+			    group_v4 = { .raw = { [10] = 0xff, 0xff, 239, 1, 2, 3 } },
+			    other_kind = { .raw = { 0xfd, [15] = 1 } }; /* of an IPv4 address's peer */
 #define REFUSED_WITH(to, more, member, value)                                   \
 	do {                                                                    \
 		a = good;                                                       \
@@ -133,6 +134,7 @@ static void values__out_of_range(void **state)
 	REFUSED(IBV_QPS_RTR, ah_attr.grh.dgid, nowhere_v4);
 	REFUSED(IBV_QPS_RTR, ah_attr.grh.dgid, group);
 	REFUSED(IBV_QPS_RTR, ah_attr.grh.dgid, group_v4);
+	REFUSED(IBV_QPS_RTR, ah_attr.grh.dgid, other_kind);
 	REFUSED(IBV_QPS_RTR, ah_attr.static_rate, 255);
 	REFUSED(IBV_QPS_RTR, ah_attr.static_rate, 1);
 	REFUSED(IBV_QPS_RTR, ah_attr.sl, 16);
@@ -144,6 +146,7 @@ static void values__out_of_range(void **state)
 	REFUSED_WITH(IBV_QPS_RTR, IBV_QP_ALT_PATH, alt_ah_attr.is_global, 0);
 	REFUSED_WITH(IBV_QPS_RTR, IBV_QP_ALT_PATH, alt_ah_attr.static_rate, 255);
 	REFUSED_WITH(IBV_QPS_RTR, IBV_QP_ALT_PATH, alt_ah_attr.grh.dgid, nowhere);
+	REFUSED_WITH(IBV_QPS_RTR, IBV_QP_ALT_PATH, alt_ah_attr.grh.dgid, other_kind);
 	assert_errno(0, step(w, qp, IBV_QPS_RTR, qp->qp_num));
 	REFUSED_WITH(IBV_QPS_RTS, IBV_QP_PATH_MIG_STATE, path_mig_state, 3);
 	REFUSED(IBV_QPS_RTS, timeout, 32);

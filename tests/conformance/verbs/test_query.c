@@ -255,6 +255,17 @@ static void what_the_device_lacks(void **state)
 	assert_errno(0, ibv_destroy_qp(qp));
 }
 
+/* A row of the GID table with an IPv6 address; -1: there is none. */
+static int ipv6_row(struct world *w)
+{
+	struct ibv_gid_entry e;
+	for (uint32_t i = 0; i < 8; i++)
+		if (!ibv_query_gid_ex(w->ctx, 1, i, &e, 0) &&
+		    !IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)e.gid.raw))
+			return (int)i;
+	return -1;
+}
+
 static void resolve__mac(void **state)
 {
 	struct world *w = *state;
@@ -267,9 +278,12 @@ static void resolve__mac(void **state)
 	assert_int_equal(vid, 0xffff);
 	a.grh.dgid =
 		(union ibv_gid){ .raw = { 0xfe, 0x80, [8] = 0x50, 0x54, 0, 0xff, 0xfe, 0x12, 0x34, 0x56 } };
-	assert_errno(0, ibv_resolve_eth_l2_from_gid(w->ctx, &a, mac, NULL));
-	assert_int_equal(mac[0], 0x52);
-	assert_int_equal(mac[5], 0x56);
+	if (ipv6_row(w) >= 0) {
+		a.grh.sgid_index = (uint8_t)ipv6_row(w);
+		assert_errno(0, ibv_resolve_eth_l2_from_gid(w->ctx, &a, mac, NULL));
+		assert_int_equal(mac[0], 0x52);
+		assert_int_equal(mac[5], 0x56);
+	}
 	a.is_global = 0;
 	assert_errno(EINVAL, ibv_resolve_eth_l2_from_gid(w->ctx, &a, mac, &vid));
 }

@@ -198,6 +198,12 @@ static void ah__refused(void **state)
 	ah = ibv_create_ah(w->pd, &a);
 	assert_non_null(ah);
 	assert_errno(0, ibv_destroy_ah(ah));
+	a.grh.dgid.raw[0] = 0xfd; /* an IPv6 address, for an IPv4 address's port */
+	assert_null_errno(EINVAL, ibv_create_ah(w->pd, &a));
+	a.grh.dgid.raw[0] = 0xff; /* but a group's may be so */
+	ah = ibv_create_ah(w->pd, &a);
+	assert_non_null(ah);
+	assert_errno(0, ibv_destroy_ah(ah));
 }
 
 static void comp_cntr__refused(void **state)
