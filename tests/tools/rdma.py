@@ -56,7 +56,8 @@ def devices__are_those_of_the_tree():
     expect([row["ifname"] for row in rows("dev", "show", "vb_lo")], ["vb_lo"], "one device")
     rdma("dev", "show", "vb_nothing", status=1)
     (detailed,) = rows("-d", "dev", "show", "vb_lo")
-    expect({"XRC", "MEM_WINDOW", "SRQ_RESIZE"} <= set(detailed["caps"]), True, "what it can do")
+    caps = {"XRC", "MEM_WINDOW", "MEM_MGT_EXTENSIONS", "SRQ_RESIZE"}
+    expect(caps <= set(detailed["caps"]), True, "what it can do")
 
 
 @case

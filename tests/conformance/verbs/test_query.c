@@ -42,6 +42,8 @@ static void device__attributes(void **state)
 	assert_true(a.max_mw > 1000);
 	assert_true(a.node_guid == ibv_get_device_guid(w->ctx->device));
 	assert_true(a.device_cap_flags & IBV_DEVICE_RC_RNR_NAK_GEN);
+	/* SEND with invalidate and LOCAL_INV */
+	assert_true(a.device_cap_flags & IBV_DEVICE_MEM_MGT_EXTENSIONS);
 	assert_true((a.device_cap_flags & IBV_DEVICE_MEM_WINDOW) &&
 		    (a.device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2B));
 	assert_false(a.device_cap_flags & IBV_DEVICE_AUTO_PATH_MIG);
