@@ -316,7 +316,7 @@ static struct {
 	uint32_t qpn, room; /* a queue pair, and so many receives that it still has for this batch */
 } known;
 
-static void look_again(struct vb_timer *timer, uint64_t now_ns) { vb_ud_ring_take(); }
+static void look_again(struct vb_timer *timer, uint64_t now_ns);
 static struct vb_timer again = { .fire = look_again };
 
 /* It has nothing posted: does the datagram wait? */
@@ -420,6 +420,25 @@ bool vb_ud_ring_take(void)
 	if (found)
 		vb_progress_note_arrivals();
 	return found;
+}
+
+/*
+ * At all that wait, as nobody else looks at these for certain (vb_ud_ring_is_waiting_locked leaves them out).
+ * One that goes on waiting sets the timer again.
+ */
+static void look_again(struct vb_timer *timer, uint64_t now_ns)
+{
+	bool found = false;
+	if (!vb_lock_try(&taking)) {
+		vb_timer_set(timer, now_ns + AGAIN_NS);
+		return;
+	}
+	for (unsigned i = 0; i < atomic_load(&nsenders); i++)
+		if (atomic_load(&senders[i]->ud_ring.waits))
+			found |= take_some(senders[i]);
+	vb_unlock(&taking);
+	if (found)
+		vb_progress_note_arrivals();
 }
 
 static void forget_sender(struct vb_peer *p)

@@ -13,7 +13,9 @@
 #include "adapter/progress/progress.h"
 #include "adapter/queues/queue.h"
 #include "fake_host.h"
+#include "local/peer.h"
 #include "local/shared.h"
+#include "proto/ud.h"
 #include "rig.h"
 
 enum { LOCALHOST = 0x7f000001, QKEY = 0x1234, GRH = 40, PATIENCE_NS = 100000000 };
@@ -174,6 +176,98 @@ static void ring__that_is_never_read(void **state)
 	fake_pass_time(1000000000);
 }
 
+/* ---- many senders ---- */
+
+enum { SENDERS = 128, OWN_QPN = 5 };
+#define RINGS (VB_ARENA_HEAP + 0x100000)
+
+/* Processes that are nothing but rings in the arena of one. */
+static struct sender {
+	struct vb_peer peer;
+	struct vb_shm_bells in, out;
+	uint32_t put;
+} senders[SENDERS];
+
+static void add_sender(unsigned i)
+{
+	struct sender *s = &senders[i];
+	memset(fake_arena + RINGS + i * VB_UD_RING_BYTES, 0, VB_CACHE_LINE);
+	*s = (struct sender){ .peer = { .fd = -1, .eventfd = -1, .waiter_eventfd = -1, .nonce = 1000 + i,
+					.arena = (const void *)fake_arena_seen,
+					.arena_bytes = VB_ARENA_MOST, .in = &s->in, .out = &s->out } };
+	vb_list_init(&s->peer.qps);
+	atomic_store(&s->peer.refs, 1);
+	atomic_store(&s->peer.state, VB_PEER_UP);
+	atomic_store(&s->in.ud_ring, RINGS + i * VB_UD_RING_BYTES);
+	vb_lock(&vb_progress_lock);
+	vb_peers[atomic_load(&vb_npeers)] = &s->peer;
+	atomic_fetch_add(&vb_npeers, 1);
+	vb_ud_ring_look_locked(&s->peer);
+	vb_unlock(&vb_progress_lock);
+}
+
+/* They were added last. */
+static void remove_senders(void)
+{
+	atomic_fetch_sub(&vb_npeers, SENDERS);
+	for (unsigned i = 0; i < SENDERS; i++)
+		vb_ud_ring_end(&senders[i].peer, true);
+}
+
+static struct vb_shm_datagram *record_of(unsigned i)
+{
+	return (void *)(fake_arena + RINGS + i * VB_UD_RING_BYTES + senders[i].put * VB_CACHE_LINE);
+}
+
+static void mail_from(unsigned i)
+{
+	struct vb_ud_send send = { .destination_qpn = right->qp.qpn, .source_qpn = OWN_QPN, .qkey = QKEY,
+				   .payload_bytes = 8 };
+	struct vb_shm_datagram *d = record_of(i);
+	uint32_t at = senders[i].put;
+	unsigned pad;
+	d->src = d->dst = (struct in6_addr){ .s6_addr = { [10] = 0xff, [11] = 0xff, [12] = 127, [15] = 1 } };
+	size_t bytes = vb_ud_build(d->packet, &send, &pad) + 8;
+	senders[i].put += (uint32_t)(offsetof(struct vb_shm_datagram, packet) + bytes + VB_CACHE_LINE - 1) /
+			  VB_CACHE_LINE;
+	atomic_store(&record_of(i)->head, 0);
+	atomic_store(&d->head, vb_ud_ring_head(at, (uint32_t)bytes));
+}
+
+static void work_until_it_waits(unsigned i)
+{
+	const struct vb_ud_ring *ring = &senders[i].peer.ud_ring;
+	for (unsigned looks = 0; looks < SENDERS && !atomic_load(&ring->waits); looks++)
+		work();
+	assert_true(atomic_load(&ring->waits));
+	assert_int_equal(received, 0);
+}
+
+/* A look takes a few senders' datagrams, and one that waits is not forgotten among all the others. */
+static void receive__posted_late_with_many_senders(void **state)
+{
+	for (unsigned i = 0; i < SENDERS; i++)
+		add_sender(i);
+	for (unsigned i = 0; i < SENDERS; i++) {
+		receive_at(right);
+		mail_from(i);
+		for (unsigned looks = 0; looks < SENDERS && !received; looks++)
+			work();
+		assert_int_equal(received, 1);
+		received = 0;
+	}
+	for (unsigned i = 0; i < SENDERS; i += SENDERS / 4) {
+		mail_from(i);
+		work_until_it_waits(i);
+		receive_at(right);
+		fake_pass_time(PATIENCE_NS / 100);
+		poll_all();
+		assert_int_equal(received, 1);
+		received = 0;
+	}
+	remove_senders();
+}
+
 static int set_up(void **state)
 {
 	struct ibv_ah_attr to = { .is_global = 1, .port_num = 1, .grh = { .sgid_index = 1, .hop_limit = 1,
@@ -211,6 +305,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(receive__posted_a_little_late, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(receive__never_posted, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(receive__of_a_queue_pair_that_goes, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(receive__posted_late_with_many_senders, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(ring__goes_round, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(ring__that_is_never_read, set_up, tear_down),
 	};
