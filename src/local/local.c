@@ -67,6 +67,7 @@ static void unclaim(struct vb_qp *qp)
 
 /* vb_local_qp.attached_node, under vb_progress_lock */
 static struct vb_list attached = VB_LIST_INIT(attached);
+static uint64_t last_number; /* likewise */
 
 static uint32_t slot_bytes_for(const struct vb_sq *sq)
 {
@@ -123,6 +124,7 @@ static void close_block(struct vb_local_qp *l)
 static void join(struct vb_local_qp *l)
 {
 	vb_lock(&vb_progress_lock);
+	l->number = ++last_number;
 	vb_list_add_tail(&attached, &l->attached_node);
 	if (l->peer)
 		vb_list_add_tail(&l->peer->qps, &l->node);
@@ -590,20 +592,28 @@ static bool is_busy(const struct vb_shm_qp *block)
 	return (atomic_load(&block->busy[0]) | atomic_load(&block->busy[1])) & 1;
 }
 
-/* Up to BUSY_BATCH pairs of which an end is busy, with references to the QPs. */
-static unsigned find_busy(struct pair *busy)
+/*
+ * Up to BUSY_BATCH pairs of which an end is busy, with references to the QPs: the next ones behind number
+ * *behind, which goes up to the last one's. A pair that has been awaited may look busy for ever.
+ */
+static unsigned find_busy(struct pair *busy, uint64_t *behind)
 {
 	struct vb_local_qp *l;
 	unsigned n = 0;
 	vb_lock(&vb_progress_lock);
 	vb_list_for_each(l, &attached, attached_node) {
 		const struct vb_shm_qp *t = atomic_load(&l->theirs);
+		if (n == BUSY_BATCH)
+			break;
+		if (l->number <= *behind)
+			continue;
 		if (t && !is_busy(l->mine) && !is_busy(t))
 			continue;
 		struct pair p = find_pair_locked(l);
-		if (n < BUSY_BATCH && (is_busy(l->mine) || (p.theirs && is_busy(p.theirs)))) {
+		if (is_busy(l->mine) || (p.theirs && is_busy(p.theirs))) {
 			vb_qp_ref(l->qp);
 			busy[n++] = p;
+			*behind = l->number;
 		} else {
 			put_pair(&p);
 		}
@@ -616,10 +626,11 @@ static bool quiesce(uint64_t deadline_ns)
 {
 	struct pair busy[BUSY_BATCH];
 	bool quiet = true;
+	uint64_t behind = 0;
 	unsigned n;
 	vb_fence_users();
 	do {
-		n = find_busy(busy);
+		n = find_busy(busy, &behind);
 		for (unsigned i = 0; i < n; i++) {
 			quiet = quiet && await_pair(&busy[i], deadline_ns);
 			vb_qp_unref(busy[i].l->qp);

@@ -135,7 +135,8 @@ struct vb_local_qp {
 	struct vb_timer give_up, rnr, again;        /* again: for a receive of another process's queue */
 	struct vb_piece *piece;                     /* NULL: nothing went through it yet */
 	struct vb_list node;                        /* in peer->qps */
-	struct vb_list attached_node;               /* in local.c's list of all */
+	struct vb_list attached_node;               /* in local.c's list of all, */
+	uint64_t number;                            /* in the order of these, from 1 */
 	struct vb_list delayed_node;                /* in doorbell.c's list */
 	bool is_drained;                            /* under vb_progress_lock: after the peer's death */
 	/* Statistics. sq.lock protects naks_received, resp_lock the others. */

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A peer that stops or ends in the middle of something, or claims to: this process goes on, and nothing that
+ * the peer may still do hurts it. The adapter is whole, the host below it a fake (tests/fuzz); the peer is
+ * memory and messages.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+#include <limits.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "adapter/memory/key.h"
+#include "fake_host.h"
+#include "local/qp.h"
+#include "rig.h"
+
+enum { LOCALHOST = 0x7f000001, QPS = 70, WATCHDOG_S = 60, KEY = 0x101 };
+
+static struct rig_qp qps[QPS];
+static unsigned nqps;
+
+static struct vb_arena_head *head(void) { return (void *)fake_arena; }
+static struct vb_key *key(void) { return (void *)(fake_arena + VB_ARENA_KEYS + VB_KEY_BYTES); }
+static struct vb_shm_bells *bells(void) { return (void *)(fake_arena + VB_ARENA_HEAP); }
+static struct vb_shm_qp *block(unsigned i)
+{
+	return (void *)(fake_arena + VB_ARENA_QPS + i * VB_QP_BLOCK);
+}
+static struct vb_local_qp *local(unsigned i) { return vb_local_of(&qps[i].qp); }
+
+static void make_arena(void)
+{
+	memset(head(), 0, sizeof(*head()));
+	memset(key(), 0, sizeof(*key()));
+	memset(bells(), 0, sizeof(*bells()));
+	memset(block(0), 0, QPS * VB_QP_BLOCK);
+	head()->magic = VB_ARENA_MAGIC;
+	head()->version = VB_LINK_VERSION;
+	head()->nonce = 77;
+	head()->slots[0] = FAKE_PEER_SLOT;
+	key()->pd = 1;
+	key()->access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+	key()->iova = key()->va = FAKE_MEMORY;
+	key()->length = FAKE_MEMORY_BYTES;
+	key()->key = KEY;
+}
+
+static void link_up(void)
+{
+	struct {
+		uint64_t magic;
+		uint32_t can_copy, reserved;
+	} ready = { VB_LINK_MAGIC, 1, 0 };
+	fake_link_accept();
+	fake_link_hello();
+	fake_link_message(&ready, sizeof(ready), 0);
+}
+
+/* A queue pair, connected to the peer's. */
+static void connect_one(void)
+{
+	struct vb_qp_init_attr init = { .type = IBV_QPT_RC, .send_cq = &rig.cq, .recv_cq = &rig.cq,
+		.sq_sig_all = true,
+		.cap = { .max_send_wr = 2, .max_recv_wr = 2, .max_send_sge = 1, .max_recv_sge = 1 } };
+	struct vb_shm_qp *b = block(nqps);
+	struct rig_qp *q = &qps[nqps];
+	assert_int_equal(vb_qp_init(&q->qp, &rig.pd, &init), 0);
+	assert_int_equal(rig_connect(q, LOCALHOST, FAKE_PEER_SLOT << VB_SLOT_SHIFT | nqps, 7), 0);
+	b->dest_qpn = q->qp.qpn;
+	b->pd = 1;
+	b->access = key()->access;
+	b->psns[0] = b->psns[1] = 100;
+	b->rd_atomic = 4;
+	b->mode = 1 << 8 | VB_SHM_RESPONDS;
+	assert_true(vb_local_find_theirs(local(nqps)));
+	nqps++;
+}
+
+static void connect_all(unsigned n)
+{
+	while (nqps < n)
+		connect_one();
+}
+
+static void remove_all(void)
+{
+	for (; nqps; nqps--) {
+		assert_int_equal(rig_move(&qps[nqps - 1], IBV_QPS_ERR), 0);
+		assert_int_equal(vb_qp_fini(&qps[nqps - 1].qp), 0);
+	}
+}
+
+/* ---- sections that stay open ---- */
+
+/* Each is waited for once. */
+static void revocation__ends_whoever_stays_busy(void **state)
+{
+	connect_all(QPS);
+	for (unsigned i = 0; i < QPS; i++)
+		block(i)->busy[i % 2] = 1;
+	alarm(WATCHDOG_S);
+	rig_register_again(OPEN);
+	alarm(0);
+	assert_true(fake.has_hung_up);
+}
+
+static int set_up(void **state)
+{
+	rig_set_up();
+	fake.can_copy = true;
+	fake.patience = UINT_MAX;
+	make_arena();
+	link_up();
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	struct vb_cqe completions[2 * RIG_QPS];
+	memset(block(0), 0, QPS * VB_QP_BLOCK);
+	remove_all();
+	while (vb_cq_poll(&rig.cq, 2 * RIG_QPS, completions) > 0)
+		;
+	fake_link_hang_up();
+	fake_pass_time(1000000000);
+	rig_tear_down();
+	return 0;
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(revocation__ends_whoever_stays_busy),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
