@@ -16,7 +16,8 @@
  *	it reads, or executes, from a slot     it sees the flag before it completes or acknowledges anything. Ring and streams stay as they
  *	                                       are until it has left the section (local.c), so no other bytes come into its memory
  *
- * All links to that process are cut: the two ends of a connection may go by different ones.
+ * All links to that process are cut: the two ends of a connection may go by different ones. The one that the
+ * section belongs to is cut even if it has ended already. Nothing else ever gets the memory of the flag.
  */
 #ifndef VB_LOCAL_CUT_H
 #define VB_LOCAL_CUT_H

@@ -223,7 +223,7 @@ struct arena_blocks {
 	} blocks[3];
 	struct vb_peer *reader;
 	const _Atomic(uint32_t) *read_in;
-	uint32_t read_since;
+	uint32_t read_since[2];
 	struct vb_timer timer;
 };
 
@@ -232,7 +232,7 @@ static struct arena_blocks blocks_of(struct vb_local_qp *l)
 	struct arena_blocks r = { .blocks = { { l->ring_offset, ring_bytes(l) } },
 			     .reader = l->reader,
 			     .read_in = l->read_in,
-			     .read_since = l->read_since };
+			     .read_since = { l->read_since[0], l->read_since[1] } };
 	for (int i = 0; i < 2; i++)
 		r.blocks[1 + i] = (struct block){ l->stage_offset[i], l->stage[i] ? VB_STAGE_BYTES : 0 };
 	return r;
@@ -249,8 +249,10 @@ static void free_blocks(const struct arena_blocks *r)
 
 static bool are_read(const struct arena_blocks *r)
 {
-	return atomic_load(r->read_in) == r->read_since &&
-	       vb_process_activity(r->reader->pid) != VB_ACTIVITY_UNKNOWN;
+	bool is_open = false;
+	for (int i = 0; i < 2; i++)
+		is_open |= r->read_since[i] % 2 && atomic_load(&r->read_in[i]) == r->read_since[i];
+	return is_open && vb_process_activity(r->reader->pid) != VB_ACTIVITY_UNKNOWN;
 }
 
 static void free_unless_read(struct vb_timer *timer, uint64_t now_ns)
@@ -370,20 +372,20 @@ static bool await_pair(const struct pair *p, uint64_t deadline_ns)
 }
 
 /*
- * A peer that was cut in the middle of a section, as responder, goes on with it when it runs again: what it
- * reads stays until then.
+ * A peer that was cut in the middle of a section goes on with it when it runs again. What it reads stays
+ * until then: slots and a stream as responder, the other stream as requester.
  */
 static void put_or_note_reader(struct vb_local_qp *l, const struct pair *p)
 {
-	const _Atomic(uint32_t) *busy = p->theirs ? &p->theirs->busy[VB_STREAM_RESPONSE] : NULL;
-	uint32_t since = busy ? atomic_load(busy) : 0;
-	if (vb_likely(since % 2 == 0 || l->reader || !atomic_load(&p->peer->is_cut))) {
+	const _Atomic(uint32_t) *busy = p->theirs ? p->theirs->busy : NULL;
+	uint32_t since[2] = { busy ? atomic_load(&busy[0]) : 0, busy ? atomic_load(&busy[1]) : 0 };
+	if (vb_likely((since[0] | since[1]) % 2 == 0 || l->reader || !atomic_load(&p->peer->is_cut))) {
 		put_pair(p);
 		return;
 	}
 	l->reader = p->peer;
 	l->read_in = busy;
-	l->read_since = since;
+	memcpy(l->read_since, since, sizeof(since));
 }
 
 /* The receive that is taken, if one is. */

@@ -100,13 +100,24 @@ static struct vb_peer *peer_new(int fd, pid_t pid)
 	return p;
 }
 
+/*
+ * A peer that was cut looks at these whenever it runs again, and `cut` must stop it then: they stay as they
+ * are for good.
+ */
+static void free_what_it_reads(struct vb_peer *p)
+{
+	if (atomic_load(&p->is_cut))
+		return;
+	if (p->ud_ring.ring)
+		vb_arena_free((uint64_t)(p->ud_ring.ring - (uint8_t *)vb_arena), VB_UD_RING_BYTES);
+	vb_arena_free((uint64_t)((char *)p->out - (char *)vb_arena), sizeof(*p->out));
+}
+
 void vb_peer_put(struct vb_peer *p)
 {
 	if (atomic_fetch_sub(&p->refs, 1) != 1)
 		return;
 	vb_mapped_close(p);
-	if (p->ud_ring.ring)
-		vb_arena_free((uint64_t)(p->ud_ring.ring - (uint8_t *)vb_arena), VB_UD_RING_BYTES);
 	if (p->arena && p != self)
 		vb_shm_unmap(p->arena, p->arena_bytes);
 	if (p->fd >= 0) {
@@ -115,7 +126,7 @@ void vb_peer_put(struct vb_peer *p)
 	}
 	vb_fd_close(p->eventfd);
 	vb_fd_close(p->waiter_eventfd);
-	vb_arena_free((uint64_t)((char *)p->out - (char *)vb_arena), sizeof(*p->out));
+	free_what_it_reads(p);
 	free(p);
 }
 
@@ -374,6 +385,8 @@ static struct vb_peer *next_uncut(uint64_t nonce)
 
 void vb_peer_cut(struct vb_peer *peer)
 {
+	if (peer != self)
+		cut(peer); /* its link may have ended already, and is not listed then */
 	for (struct vb_peer *p; (p = next_uncut(peer->nonce));) {
 		cut(p);
 		vb_peer_put(p);

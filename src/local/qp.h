@@ -145,10 +145,10 @@ struct vb_local_qp {
 	uint64_t ring_offset;
 	uint8_t *stage[2];                          /* our byte streams, or NULL */
 	uint64_t stage_offset[2];
-	/* that was cut while it read our ring or stream (a reference), or NULL; */
+	/* that was cut while it read our ring or a stream (a reference), or NULL; */
 	struct vb_peer *reader;
-	const _Atomic(uint32_t) *read_in;           /* its busy word, */
-	uint32_t read_since;                        /* and what that was */
+	const _Atomic(uint32_t) *read_in;           /* its two busy words, */
+	uint32_t read_since[2];                     /* and what they were */
 	/* Last: there is memory for the entries that a receive can have. */
 	struct vb_execution execution;
 };

@@ -18,7 +18,7 @@
 #include "local/qp.h"
 #include "rig.h"
 
-enum { LOCALHOST = 0x7f000001, QPS = 70, WATCHDOG_S = 60, KEY = 0x101 };
+enum { LOCALHOST = 0x7f000001, QPS = 70, BLOCKS = 8, WATCHDOG_S = 60, KEY = 0x101 };
 
 static struct rig_qp qps[QPS];
 static unsigned nqps;
@@ -108,6 +108,55 @@ static void revocation__ends_whoever_stays_busy(void **state)
 	assert_true(fake.has_hung_up);
 }
 
+/* It had ended the link, as this process had been stopped, and is stopped itself now, in a section. */
+static void revocation__stops_a_peer_whose_link_has_ended(void **state)
+{
+	connect_all(1);
+	bells()->cut = 1;
+	head()->cuts = 1;
+	fake_link_hang_up();
+	block(0)->busy[VB_STREAM_REQUEST] = 1;
+	rig_register_again(OPEN);
+	assert_int_equal(atomic_load(&local(0)->peer->out->cut), 1);
+}
+
+static bool is_handed_out(uint64_t offset, size_t bytes)
+{
+	uint64_t blocks[BLOCKS];
+	bool is_there = false;
+	for (unsigned i = 0; i < BLOCKS; i++) {
+		blocks[i] = vb_arena_alloc(bytes);
+		is_there |= blocks[i] == offset;
+	}
+	for (unsigned i = BLOCKS; i--;)
+		vb_arena_free(blocks[i], bytes);
+	return is_there;
+}
+
+/* When it runs again, it goes on where it was. */
+static void cut__leaves_what_the_peer_reads(void **state)
+{
+	for (unsigned half = 0; half < 2; half++) {
+		connect_all(1);
+		uint64_t ring = local(0)->ring_offset;
+		struct vb_shm_bells *out = local(0)->peer->out;
+		size_t ring_bytes = (local(0)->qp->sq.mask + 1) * local(0)->req.slot_bytes;
+		block(0)->busy[half] = 1;
+		rig_register_again(OPEN);
+		assert_int_equal(atomic_load(&out->cut), 1);
+		remove_all();
+		assert_false(is_handed_out(ring, ring_bytes));
+		block(0)->busy[half] = 2;
+		fake_link_hang_up();
+		fake_pass_time(1000000000);
+		assert_true(is_handed_out(ring, ring_bytes));
+		assert_false(is_handed_out((uint64_t)((char *)out - (char *)vb_arena), sizeof(*out)));
+		assert_int_equal(atomic_load(&out->cut), 1);
+		fake.has_hung_up = false;
+		link_up();
+	}
+}
+
 static int set_up(void **state)
 {
 	rig_set_up();
@@ -137,6 +186,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(revocation__ends_whoever_stays_busy),
+		TEST(revocation__stops_a_peer_whose_link_has_ended),
+		TEST(cut__leaves_what_the_peer_reads),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
