@@ -82,6 +82,7 @@ enum {
 	/* looked at per round, so that a poll costs the same with one peer and with a thousand */
 	LISTEN_PEERS = 8,
 	BELL_BATCH = 32,
+	VAIN_LOOKS = 64, /* for a bell that a thread of the peer is about to write */
 };
 
 /*
@@ -113,16 +114,28 @@ static void fetch_called(const struct vb_peer *p)
 	}
 }
 
+static uint64_t next_bell(const struct vb_peer *p)
+{
+	return atomic_load_explicit(&p->in->bell[p->heard % VB_BELLS], memory_order_acquire);
+}
+
+/* Less than 0: it is not there yet; more: it is one of a later lap. */
+static int32_t is_ahead_by(const struct vb_peer *p, uint64_t bell)
+{
+	return (int32_t)((uint32_t)(bell >> 32) - (p->heard + 1));
+}
+
 static bool listen_to(struct vb_peer *p)
 {
 	bool found = false;
 	fetch_called(p);
 	for (int i = 0; i < BELL_BATCH; i++) {
-		uint64_t bell = atomic_load_explicit(&p->in->bell[p->heard % VB_BELLS], memory_order_acquire);
-		int32_t ahead = (int32_t)((uint32_t)(bell >> 32) - (p->heard + 1));
+		uint64_t bell = next_bell(p);
+		int32_t ahead = is_ahead_by(p, bell);
 		if (ahead < 0)
 			break;
 		found = true;
+		p->vain_looks = 0;
 		if (vb_unlikely(ahead > 0)) { /* overtaken by a lap: look at everything instead */
 			p->heard = atomic_load(&p->in->tail);
 			wake_process(p->nonce);
@@ -151,13 +164,24 @@ bool vb_doorbell_look_locked(void)
 	return found;
 }
 
+/*
+ * A position may have been handed out whose bell is not there yet. The peer's thread may have been stopped
+ * there: it is waited for a little. When it runs again it writes the bell, and then looks whether this
+ * process is asleep.
+ */
+static bool is_rung(struct vb_peer *p)
+{
+	if (vb_likely(atomic_load(&p->in->tail) == p->heard))
+		return false;
+	return is_ahead_by(p, next_bell(p)) >= 0 || p->vain_looks++ < VAIN_LOOKS;
+}
+
 bool vb_doorbell_is_pending(void)
 {
 	bool pending = false;
 	vb_lock(&vb_progress_lock);
 	for (unsigned i = 0; i < atomic_load(&vb_npeers) && !pending; i++)
-		pending = atomic_load(&vb_peers[i]->in->tail) != vb_peers[i]->heard ||
-			  vb_ud_ring_is_waiting_locked(vb_peers[i]);
+		pending = is_rung(vb_peers[i]) || vb_ud_ring_is_waiting_locked(vb_peers[i]);
 	vb_unlock(&vb_progress_lock);
 	return pending;
 }

@@ -15,10 +15,11 @@
 
 #include "adapter/memory/key.h"
 #include "fake_host.h"
+#include "local/doorbell.h"
 #include "local/qp.h"
 #include "rig.h"
 
-enum { LOCALHOST = 0x7f000001, QPS = 70, BLOCKS = 8, WATCHDOG_S = 60, KEY = 0x101 };
+enum { LOCALHOST = 0x7f000001, QPS = 70, BLOCKS = 8, WATCHDOG_S = 60, MANY_LOOKS = 1000, KEY = 0x101 };
 
 static struct rig_qp qps[QPS];
 static unsigned nqps;
@@ -157,6 +158,26 @@ static void cut__leaves_what_the_peer_reads(void **state)
 	}
 }
 
+/* ---- bells ---- */
+
+/* Stopped between the two steps of ringing. */
+static void bell__that_does_not_come_lets_sleep(void **state)
+{
+	connect_all(1);
+	fake_run();
+	bells()->tail = 1;
+	assert_true(vb_doorbell_is_pending());
+	for (unsigned i = 0; i < MANY_LOOKS; i++)
+		vb_doorbell_is_pending();
+	assert_false(vb_doorbell_is_pending());
+	bells()->bell[0] = (uint64_t)1 << 32 | qps[0].qp.qpn;
+	assert_true(vb_doorbell_is_pending());
+	fake_run();
+	assert_false(vb_doorbell_is_pending());
+	bells()->tail = 2;
+	assert_true(vb_doorbell_is_pending());
+}
+
 static int set_up(void **state)
 {
 	rig_set_up();
@@ -188,6 +209,7 @@ int main(void)
 		TEST(revocation__ends_whoever_stays_busy),
 		TEST(revocation__stops_a_peer_whose_link_has_ended),
 		TEST(cut__leaves_what_the_peer_reads),
+		TEST(bell__that_does_not_come_lets_sleep),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
