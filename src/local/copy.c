@@ -68,6 +68,15 @@ static bool is_moving(const struct vb_peer *peer)
 	return atomic_load(&peer->arena->moving);
 }
 
+/*
+ * It has died, as far as this side knows, and its memory may be another program's by now: a process that
+ * calls exec keeps its number.
+ */
+static bool is_gone(const struct vb_peer *peer)
+{
+	return atomic_load_explicit(&peer->state, memory_order_relaxed) == VB_PEER_DEAD;
+}
+
 /* ---- copies ---- */
 
 int vb_copy_out(const struct vb_peer *peer, struct vb_ranges *theirs, const struct vb_ranges *ours)
@@ -75,6 +84,8 @@ int vb_copy_out(const struct vb_peer *peer, struct vb_ranges *theirs, const stru
 	size_t done;
 	if (theirs->stop || peer->copy == VB_COPY_SAME)
 		return vb_ranges_copy(theirs, ours);
+	if (vb_unlikely(is_gone(peer)))
+		return -ESRCH;
 	if (is_moving(peer))
 		return -EAGAIN;
 	vb_ranges_split_last(theirs);
@@ -87,6 +98,8 @@ int vb_copy_in(const struct vb_peer *peer, const struct vb_ranges *ours, const s
 	size_t done;
 	if (theirs->stop || peer->copy == VB_COPY_SAME)
 		return vb_ranges_copy(ours, theirs);
+	if (vb_unlikely(is_gone(peer)))
+		return -ESRCH;
 	if (is_moving(peer))
 		return -EAGAIN;
 	return vb_copy_from_peer(peer->pid, ours->iov, ours->count, theirs->iov, theirs->count,

@@ -23,7 +23,7 @@ enum vb_key_fault vb_peer_list(struct vb_ranges *out, struct vb_peer *peer, stru
 /*
  * Copies between ranges of this process and of the peer, which are equally long; the last bytes become
  * visible last. 0, or what vb_copy_from_peer and vb_copy_to_peer return. -EAGAIN: the peer's memory is being
- * moved, try again soon. -ECANCELED: the peer has ended the link.
+ * moved, try again soon. -ECANCELED: the peer has ended the link. -ESRCH: the link has ended.
  */
 int vb_copy_out(const struct vb_peer *peer, struct vb_ranges *theirs, const struct vb_ranges *ours);
 int vb_copy_in(const struct vb_peer *peer, const struct vb_ranges *ours, const struct vb_ranges *theirs);

@@ -19,7 +19,7 @@
 #include "local/qp.h"
 #include "rig.h"
 
-enum { LOCALHOST = 0x7f000001, QPS = 70, BLOCKS = 8, WATCHDOG_S = 60, MANY_LOOKS = 1000, KEY = 0x101 };
+enum { LOCALHOST = 0x7f000001, QPS = 70, BLOCKS = 8, WATCHDOG_S = 60, MANY_LOOKS = 1000, KEY = 0x101, WRITTEN = 64 };
 
 static struct rig_qp qps[QPS];
 static unsigned nqps;
@@ -178,6 +178,31 @@ static void bell__that_does_not_come_lets_sleep(void **state)
 	assert_true(vb_doorbell_is_pending());
 }
 
+/* ---- memory ---- */
+
+static void write_to_peer(void)
+{
+	struct ibv_sge sge = { (uintptr_t)rig_at(SOURCES), WRITTEN, rig.mrs[SOURCES].key };
+	struct ibv_send_wr *bad, wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE,
+					.wr.rdma = { .remote_addr = FAKE_MEMORY, .rkey = KEY } };
+	assert_int_equal(vb_qp_post_send(&qps[0].qp, &wr, &bad), 0);
+	fake_run();
+}
+
+/* It may have called exec: the number of the process is another program's, and so is the memory. */
+static void memory__of_a_peer_that_has_died(void **state)
+{
+	static const uint8_t nothing[WRITTEN];
+	connect_all(1);
+	write_to_peer();
+	assert_memory_equal(fake_memory, rig_at(SOURCES), WRITTEN);
+	memset(fake_memory, 0, WRITTEN);
+	fake_link_message("?", 1, 0); /* the link ends */
+	assert_false(fake_link_is_open());
+	write_to_peer();
+	assert_memory_equal(fake_memory, nothing, WRITTEN);
+}
+
 static int set_up(void **state)
 {
 	rig_set_up();
@@ -210,6 +235,7 @@ int main(void)
 		TEST(revocation__stops_a_peer_whose_link_has_ended),
 		TEST(cut__leaves_what_the_peer_reads),
 		TEST(bell__that_does_not_come_lets_sleep),
+		TEST(memory__of_a_peer_that_has_died),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
