@@ -10,6 +10,7 @@
 #include "adapter/memory/segment.h"
 #include "base/log.h"
 #include "base/tuned.h"
+#include "host/memory/memory.h"
 #include "local/qp.h"
 
 enum { ASK = 1, GIVE, GONE };
@@ -18,6 +19,7 @@ enum {
 	/* the peer is asked again after so many times the use, in case things have changed */
 	ASK_BACKOFF = 8,
 	UNMAP_NS = 100000000,
+	SHARES = 8, /* a peer's segments get one of so many parts of the address space */
 };
 #define MAX_SEGMENT_BYTES (1ull << 44)
 
@@ -54,6 +56,7 @@ void vb_mapped_open(struct vb_peer *p)
 static void ask(struct vb_peer *p, uint32_t key)
 {
 	struct vb_link_segment m = { .magic = VB_LINK_MAGIC, .what = ASK, .key = key };
+	atomic_fetch_add(&p->mapped->asked, 1);
 	(void)vb_link_send(p->fd, &m, sizeof(m), NULL, 0);
 }
 
@@ -116,15 +119,30 @@ void vb_mapped_tell_gone(struct vb_peer *p, uint64_t serial)
 
 /* ---- taking ---- */
 
+static bool was_asked_for(struct vb_mapped *m)
+{
+	if (!atomic_load(&m->asked))
+		return false;
+	atomic_fetch_sub(&m->asked, 1);
+	return true;
+}
+
+static int map(const struct vb_peer *p, const struct vb_link_segment *m, int fd, void **base)
+{
+	if (p->mapped->bytes + m->bytes > vb_address_limit() / SHARES)
+		return -ENOMEM;
+	return vb_shm_map_segment(fd, m->bytes, m->writable, base);
+}
+
 static int take(struct vb_peer *p, const struct vb_link_segment *m, int fd)
 {
 	struct vb_mapping *at = &p->mapped->mapping[m->serial % VB_MAPPINGS];
 	void *base;
 	if (!m->serial || m->serial == VB_KEY_NO_SEGMENT || m->bytes > MAX_SEGMENT_BYTES)
 		return -EPROTO;
-	if (atomic_load(&at->serial)) /* it is known, or another one has its place */
+	if (!was_asked_for(p->mapped) || atomic_load(&at->serial)) /* it is known, or another has its place */
 		return 0;
-	int err = vb_shm_map_segment(fd, m->bytes, m->writable, &base);
+	int err = map(p, m, fd, &base);
 	if (err) {
 		vb_explain("memory", "%llu bytes of process %d cannot be mapped: %s",
 			   (unsigned long long)m->bytes, (int)p->pid, strerror(-err));
@@ -133,6 +151,7 @@ static int take(struct vb_peer *p, const struct vb_link_segment *m, int fd)
 	at->base = base;
 	at->bytes = m->bytes;
 	at->writable = m->writable;
+	p->mapped->bytes += m->bytes;
 	atomic_store(&at->serial, m->serial);
 	return 0;
 }
@@ -150,6 +169,7 @@ static void drop(struct vb_peer *p, uint64_t serial)
 	if (!vb_memory_quiesce_until(vb_now_ns() + UNMAP_NS))
 		return;
 	vb_shm_unmap(at->base, at->bytes);
+	p->mapped->bytes -= at->bytes;
 	atomic_store(&at->serial, 0);
 }
 

@@ -16,7 +16,7 @@
  *
  * Only links over which process_vm works have mappings: such a peer could read the process's memory anyway.
  * This side checks that the memfd has the size that was said and cannot shrink, so that no access to it can
- * fail.
+ * fail. It takes no more segments than it has asked for, and only so many bytes of one peer.
  */
 #ifndef VB_LOCAL_MAPPED_H
 #define VB_LOCAL_MAPPED_H
@@ -46,6 +46,8 @@ struct vb_use {
 struct vb_mapped {
 	struct vb_mapping mapping[VB_MAPPINGS]; /* by serial number */
 	struct vb_use use[VB_USES];             /* by key */
+	atomic_uint asked;                      /* so often, without an answer */
+	uint64_t bytes;                         /* of all mappings; the progress thread's */
 	/* which of our own segments this peer was given, by serial number */
 	uint8_t given[VB_MAPPINGS];
 };

@@ -544,7 +544,7 @@ void vb_shm_unmap(const void *addr, size_t bytes) { must(addr == fake_arena_seen
 
 uint64_t vb_page_bytes(void) { return 4096; }
 uint64_t vb_address_space(void) { return UINT64_C(1) << 47; }
-uint64_t vb_address_limit(void) { return UINT64_C(1) << 47; }
+uint64_t vb_address_limit(void) { return fake.address_limit ? fake.address_limit : UINT64_C(1) << 47; }
 bool vb_shm_has_room(size_t bytes) { return true; }
 void vb_links_refuse(void) { }
 void vb_link_explain_lack(int err) { }

@@ -47,6 +47,7 @@ struct fake_host {
 	unsigned sent_datagrams, sent_packets;
 	int send_result;	/* of both */
 	int memory_result;	/* whether memory is mapped */
+	uint64_t address_limit;	/* 0: none */
 	bool sends_as_stranger;	/* the sender of inbox messages is another user */
 	bool has_silent_neighbours;
 	bool has_no_ethernet;

@@ -367,6 +367,14 @@ static void say_ready(bool can_copy)
 	fake_link_message(&ready, sizeof(ready), 0);
 }
 
+/* What is given unasked is not taken. */
+static void make_it_ask(void)
+{
+	for (unsigned i = 0; i < atomic_load(&vb_npeers); i++)
+		if (vb_peers[i]->nonce == head()->nonce)
+			vb_mapped_miss(vb_peers[i], 0x101, 1);
+}
+
 /*
  * Of its memory or ours: asked for, given, gone; the key's entry names what may have been given, with a place
  * that may be anywhere.
@@ -381,9 +389,11 @@ static void say_segment(void)
 				     .bytes = what & 32 ? which : FAKE_MEMORY_BYTES,
 				     .writable = !(what & 64) };
 
-	fake_link_message(&m, sizeof(m), what & 128 ? which >> 6 : m.what == 2);
 	keys()[1].segment = which >> 4 & 3;
 	keys()[1].segment_at = which & 4 ? (uint64_t)take(w.in) << take(w.in) % 64 : 0;
+	if (!(what & 16))
+		make_it_ask();
+	fake_link_message(&m, sizeof(m), what & 128 ? which >> 6 : m.what == 2);
 }
 
 static void begin_link(uint8_t how)

@@ -16,10 +16,12 @@
 #include "adapter/memory/key.h"
 #include "fake_host.h"
 #include "local/doorbell.h"
+#include "local/mapped.h"
 #include "local/qp.h"
 #include "rig.h"
 
-enum { LOCALHOST = 0x7f000001, QPS = 70, BLOCKS = 8, WATCHDOG_S = 60, MANY_LOOKS = 1000, KEY = 0x101, WRITTEN = 64 };
+enum { LOCALHOST = 0x7f000001, QPS = 70, BLOCKS = 8, WATCHDOG_S = 60, MANY_LOOKS = 1000, KEY = 0x101,
+	GIVE = 2, WRITTEN = 64 };
 
 static struct rig_qp qps[QPS];
 static unsigned nqps;
@@ -203,6 +205,54 @@ static void memory__of_a_peer_that_has_died(void **state)
 	assert_memory_equal(fake_memory, nothing, WRITTEN);
 }
 
+/* ---- segments ---- */
+
+static void give(uint64_t serial)
+{
+	struct vb_link_segment m = { .magic = VB_LINK_MAGIC, .what = GIVE, .key = KEY, .serial = serial,
+				     .bytes = FAKE_MEMORY_BYTES };
+	fake_link_message(&m, sizeof(m), 1);
+}
+
+static void ask_for(uint64_t serial)
+{
+	key()->segment = serial;
+	vb_mapped_miss(local(0)->peer, KEY, 1);
+}
+
+static bool is_mapped(uint64_t serial)
+{
+	return atomic_load(&local(0)->peer->mapped->mapping[serial].serial) == serial;
+}
+
+static void segment__that_nobody_asked_for(void **state)
+{
+	connect_all(1);
+	give(1);
+	assert_false(is_mapped(1));
+	ask_for(1);
+	give(1);
+	give(2);
+	assert_true(is_mapped(1));
+	assert_false(is_mapped(2));
+}
+
+static void segment__beyond_a_share_of_the_addresses(void **state)
+{
+	connect_all(1);
+	ask_for(1);
+	give(1);
+	assert_true(is_mapped(1));
+	fake.address_limit = 8 * (2 * FAKE_MEMORY_BYTES - 1);
+	ask_for(2);
+	give(2);
+	assert_false(is_mapped(2));
+	fake.address_limit = 8 * (2 * FAKE_MEMORY_BYTES);
+	ask_for(3);
+	give(3);
+	assert_true(is_mapped(3));
+}
+
 static int set_up(void **state)
 {
 	rig_set_up();
@@ -236,6 +286,8 @@ int main(void)
 		TEST(cut__leaves_what_the_peer_reads),
 		TEST(bell__that_does_not_come_lets_sleep),
 		TEST(memory__of_a_peer_that_has_died),
+		TEST(segment__that_nobody_asked_for),
+		TEST(segment__beyond_a_share_of_the_addresses),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
