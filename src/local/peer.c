@@ -291,10 +291,13 @@ static int take_ready(struct vb_peer *p, const struct ready *r)
 
 /* ---- death ---- */
 
-/* The slots that the dead process had, as its arena says: at worst it says nonsense about itself. */
+/*
+ * The slots that the dead process had, as its arena says: at worst it says nonsense about itself. A link that
+ * never was UP may have been declined by a process that lives on, with connections that took the wire.
+ */
 static void report_death(const struct vb_peer *p)
 {
-	for (unsigned i = 0; p->arena && subscriber.died && i < VB_ARENA_SLOTS; i++) {
+	for (unsigned i = 0; subscriber.died && i < VB_ARENA_SLOTS; i++) {
 		uint32_t slot = atomic_load(&p->arena->slots[i]);
 		if (slot && slot < VB_SLOT_COUNT)
 			subscriber.died(subscriber.arg, slot);
@@ -354,7 +357,8 @@ static void die(struct vb_peer *p)
 			by_slot[i] = NULL;
 	pthread_mutex_unlock(&peers_lock);
 	death_handler(p, was_up);
-	report_death(p);
+	if (was_up)
+		report_death(p);
 	p->grace = (struct vb_timer){ .fire = fail_qps, .arg = p };
 	vb_timer_set(&p->grace, vb_now_ns() + GRACE_NS);
 }

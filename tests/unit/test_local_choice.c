@@ -13,6 +13,7 @@
 
 #include "../between.h"
 #include "../sanitized.h"
+#include "adapter/peer.h"
 #include "adapter/progress/path.h"
 #include "adapter/start.h"
 #include "local/peer.h"
@@ -409,11 +410,60 @@ static void choice__goes_by_rank(void **state)
 	assert_ptr_equal(vb_path_choose(&qp), &late);
 }
 
+/* ---- deaths ---- */
+
+static atomic_uint deaths;
+
+static void note_death(void *arg, uint32_t slot) { atomic_fetch_add(&deaths, 1); }
+static void do_nothing(void *arg) { }
+
+/* What the progress thread is at is done when this call is. */
+static unsigned deaths_by_now(void)
+{
+	CHILD_CHECK(!vb_loop_call(do_nothing, NULL));
+	return atomic_exchange(&deaths, 0);
+}
+
+static void choose_and_count_deaths(int sock)
+{
+	CHILD_CHECK(vb_adapter_start() == 0);
+	atomic_store(&deaths, 0); /* the parent's */
+	say(sock, vb_slot_first());
+	say(sock, (uint64_t)choice_here((uint32_t)hear(sock)));
+	say(sock, deaths_by_now());
+	hear(sock);
+}
+
+static void stop(const struct child *c)
+{
+	int status;
+	assert_int_equal(kill(c->pid, SIGSTOP), 0);
+	assert_int_equal(waitpid(c->pid, &status, WUNTRACED), c->pid);
+	assert_true(WIFSTOPPED(status));
+}
+
+/* It was stopped when this end chose, and lives on: neither end takes the declined link for a death. */
+static void death__is_no_declined_link(void **state)
+{
+	struct child c = child_start(choose_and_count_deaths);
+	uint32_t slot = (uint32_t)hear(c.sock);
+	deaths_by_now(); /* of the tests before */
+	stop(&c);
+	assert_int_equal(choice_here(slot), WIRE);
+	assert_int_equal(kill(c.pid, SIGCONT), 0);
+	say(c.sock, vb_slot_first());
+	assert_int_equal(hear(c.sock), WIRE);
+	assert_int_equal(hear(c.sock), 0);
+	assert_int_equal(deaths_by_now(), 0);
+	assert_int_equal(child_end(&c), 0);
+}
+
 static int start(void **state)
 {
 	unsetenv("VERBATIM_LOCAL");
 	vb_path_register(&wire);
 	vb_path_register(&late);
+	vb_peer_death_subscribe(note_death, NULL);
 	return vb_adapter_start();
 }
 
@@ -442,6 +492,7 @@ int main(void)
 		cmocka_unit_test(choice__another_address_is_wire),
 		cmocka_unit_test(choice__other_services_are_not_local),
 		cmocka_unit_test(choice__goes_by_rank),
+		cmocka_unit_test(death__is_no_declined_link),
 	};
 	return cmocka_run_group_tests(tests, start, NULL);
 }
