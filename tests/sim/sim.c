@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "wire/icrc.h"
-#include "wire/packet_line.h"
+#include "../packet_line.h"
 
 enum { MAX_IN_FLIGHT = 4096 };
 

@@ -21,7 +21,7 @@
 #include <stdlib.h>
 
 #include "proto/cm/cm.h"
-#include "wire/packet_line.h"
+#include "../packet_line.h"
 
 enum { MAX_ENDPOINTS = 5, MAX_IN_FLIGHT = 4096, MAX_TOKENS = 64, MAX_EVENTS_TO_REST = 200000 };
 enum { FAIR_LOSSES = 2, LOSS_SLOTS = 8192 };

@@ -13,7 +13,7 @@
 #include "wire/icrc.h"
 #include "wire/ip_cm.h"
 #include "wire/packet.h"
-#include "wire/packet_line.h"
+#include "../packet_line.h"
 
 enum {
 	CLIENT = 3, SERVER = 2,		/* the last bytes of their addresses */

@@ -7,7 +7,7 @@
 
 #include "wire/cm_msg.h"
 #include "wire/opcode.h"
-#include "wire/packet_line.h"
+#include "../packet_line.h"
 #include "wire/timers.h"
 
 static void assert_row(uint8_t opcode, const char *name, unsigned header_bytes)

@@ -3,8 +3,8 @@
  * Packets and MADs as one line of text, for logs and tests. Always ends with a zero; cut if the buffer is too
  * small.
  */
-#ifndef VB_WIRE_PACKET_LINE_H
-#define VB_WIRE_PACKET_LINE_H
+#ifndef VB_TESTS_PACKET_LINE_H
+#define VB_TESTS_PACKET_LINE_H
 
 #include "base/base.h"
 

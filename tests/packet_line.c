@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "wire/packet_line.h"
+#include "packet_line.h"
 
 #include "wire/cm_msg.h"
 #include "wire/opcode.h"
