@@ -93,8 +93,15 @@ static void buffer_give(void *ctx, void *buffer)
 	free(buffer);
 }
 
-static const struct vb_responder_ops ops = { receive_take, receive_place, receive_done, check, write_memory,
-	atomic, invalidate };
+static const struct vb_responder_ops ops = {
+	.receive_take = receive_take,
+	.receive_place = receive_place,
+	.receive_done = receive_done,
+	.check = check,
+	.write = write_memory,
+	.atomic = atomic,
+	.invalidate = invalidate,
+};
 
 /* Fields of the extension headers that would be refused nearly always if they were left to chance. */
 static void be_plausible(struct fuzz_input *in, uint8_t *bytes, const struct vb_opcode_row *row)

@@ -89,8 +89,15 @@ static void buffer_give(void *ctx, void *buffer)
 	free(buffer);
 }
 
-static const struct vb_responder_ops ops = { receive_take, receive_place, receive_done, check, write_memory,
-	atomic, invalidate };
+static const struct vb_responder_ops ops = {
+	.receive_take = receive_take,
+	.receive_place = receive_place,
+	.receive_done = receive_done,
+	.check = check,
+	.write = write_memory,
+	.atomic = atomic,
+	.invalidate = invalidate,
+};
 
 static int setup(void **state)
 {
