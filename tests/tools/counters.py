@@ -28,6 +28,14 @@ KINDS = {
 }
 NAMES = [name for kind in KINDS.values() for name in kind[:2]]
 PATHS = {"local": {}, "wire": {"VERBATIM_LOCAL": "off"}}
+# How a process of the host reaches another's memory.
+COPIES = {way: {"VERBATIM_COPY": way} for way in ("mapped", "process_vm", "link")}
+# What a type of queue pairs has, and the paths that it takes.
+TYPES = {
+    "rc": (list(KINDS), {**PATHS, **COPIES}),
+    "uc": (["send", "write"], {"wire": PATHS["wire"]}),
+    "ud": (["send"], PATHS),
+}
 CASES = []
 
 
@@ -39,14 +47,14 @@ def case(function):
 class Traffic:
     """traffic.c; it goes on with each line."""
 
-    def __init__(self, mode, kinds, path, faults):
+    def __init__(self, mode, kinds, path, faults, qp_type):
         words = [str(word) for kind in kinds for word in (kind, *KINDS[kind][2:])]
         self.process = subprocess.Popen(
-            [VERBATIM, "run", TRAFFIC, mode, "vb_lo", *words],
+            [VERBATIM, "run", TRAFFIC, mode, "vb_lo", qp_type, *words],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, **PATHS[path], "VERBATIM_FAULTS": faults},
+            env={**os.environ, **TYPES[qp_type][1][path], "VERBATIM_FAULTS": faults},
         )
 
     def await_word(self, word):
@@ -58,8 +66,8 @@ class Traffic:
 
 
 @contextlib.contextmanager
-def traffic(mode, kinds, path, faults=""):
-    known = Traffic(mode, kinds, path, faults)
+def traffic(mode, kinds, path, faults="", qp_type="rc"):
+    known = Traffic(mode, kinds, path, faults, qp_type)
     try:
         if mode == "late":
             wait_for(lambda: any(qp["rnr_sent"] for qp in of_all("qps")), "a request without a receive")
@@ -94,10 +102,10 @@ def of_all(kind):
     return [row for process in looked("show", kind) for row in process[kind]]
 
 
-def counted(mode, kinds, path):
+def counted(mode, kinds, path, qp_type):
     requester, other = wanted(kinds)
     both = {name: requester[name] + other[name] for name in requester}
-    with traffic(mode, kinds, path) as known:
+    with traffic(mode, kinds, path, qp_type=qp_type) as known:
         found = [{name: qp[name] for name in requester} for qp in of_all("qps")]
         key = lambda row: sorted(row.items())  # noqa: E731
         expect(sorted(found, key=key), sorted([requester, other], key=key), "queue pairs")
@@ -106,24 +114,26 @@ def counted(mode, kinds, path):
         requests = sum(KINDS[kind][2] for kind in kinds)
         size = sum(KINDS[kind][2] * KINDS[kind][3] for kind in kinds)
         shared = sum(row["shared"] for row in of_all("ports"))
-        expect(shared, requests if path == "local" else 0, "requests by shared memory")
+        expect(shared, 0 if path == "wire" else requests, "requests by shared memory")
         shared = sum(row["shared_bytes"] for row in of_all("ports"))
-        expect(shared, size if path == "local" else 0, "bytes by shared memory")
+        expect(shared, 0 if path == "wire" else size, "bytes by shared memory")
         known.go_on()
         known.await_word("gone")
         expect(of_all("qps"), [], "queue pairs that are gone")
         expect(added(of_all("ports")), both, "ports when the queue pairs are gone")
 
 
-for a_mode in "one", "two":
-    for a_path in PATHS:
-        for some in [[kind] for kind in KINDS] + [list(KINDS)]:
+for a_type, (a_types_kinds, a_types_paths) in TYPES.items():
+    for a_path in a_types_paths:
+        for a_mode in ["two"] if a_path in COPIES else ["one", "two"]:
+            for some in [[kind] for kind in a_types_kinds] + [a_types_kinds] * (len(a_types_kinds) > 1):
 
-            def exact(mode=a_mode, path=a_path, kinds=tuple(some)):
-                counted(mode, kinds, path)
+                def exact(mode=a_mode, path=a_path, kinds=tuple(some), qp_type=a_type):
+                    counted(mode, kinds, path, qp_type)
 
-            exact.__name__ = f"exact__{'_'.join(some)}__{a_mode}_process{'es' * (a_mode == 'two')}_{a_path}"
-            CASES.append(exact)
+                where = f"{a_mode}_process{'es' * (a_mode == 'two')}_{a_path}"
+                exact.__name__ = f"exact__{a_type}_{'_'.join(some)}__{where}"
+                CASES.append(exact)
 
 
 @case

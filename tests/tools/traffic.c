@@ -5,7 +5,7 @@
  * receives). Half of each kind is posted one by one, half in lists. Then "traffic" is printed; after a line
  * the queue pairs are destroyed and "gone" is printed; after another it ends.
  *
- * usage: traffic one|two|late DEVICE KIND COUNT BYTES [KIND COUNT BYTES]...
+ * usage: traffic one|two|late DEVICE rc|uc|ud KIND COUNT BYTES [KIND COUNT BYTES]...
  */
 #include <infiniband/verbs.h>
 #include <stdbool.h>
@@ -17,11 +17,14 @@
 #include <signal.h>
 #include <unistd.h>
 
-enum { DEPTH = 64, LIST = 8, ROOM = 1 << 20, PORT = 1, GID_INDEX = 0 };
+enum { DEPTH = 128, LIST = 8, ROOM = 1 << 20, PORT = 1, GID_INDEX = 0, QKEY = 0x1234 };
+
+static enum ibv_qp_type type;
 
 struct end {
 	struct ibv_qp *qp;
 	struct ibv_mr *mr;
+	struct ibv_ah *ah; /* UD alone */
 };
 
 struct address {
@@ -57,7 +60,7 @@ static void open_device(const char *name)
 static struct end make_end(void)
 {
 	struct ibv_cq *cq = ibv_create_cq(context, 4 * DEPTH, NULL, NULL, 0);
-	struct ibv_qp_init_attr init = { .send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC, .sq_sig_all = 1,
+	struct ibv_qp_init_attr init = { .send_cq = cq, .recv_cq = cq, .qp_type = type, .sq_sig_all = 1,
 		.cap = { .max_send_wr = DEPTH, .max_recv_wr = DEPTH, .max_send_sge = 1, .max_recv_sge = 1 } };
 	int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
 		     IBV_ACCESS_REMOTE_ATOMIC;
@@ -68,9 +71,10 @@ static struct end make_end(void)
 	memset(buffer, 0, ROOM);
 	e.mr = ibv_reg_mr(pd, buffer, ROOM, access);
 	e.qp = ibv_create_qp(pd, &init);
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = PORT, .qp_access_flags = access };
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = PORT, .qp_access_flags = access,
+				    .qkey = QKEY };
 	check(e.mr && e.qp && !ibv_modify_qp(e.qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-							       IBV_QP_ACCESS_FLAGS), "queue pair");
+			       (type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS)), "queue pair");
 	return e;
 }
 
@@ -79,6 +83,14 @@ static struct address address_of(const struct end *e)
 	return (struct address){ (uintptr_t)e->mr->addr, e->qp->qp_num, e->mr->rkey };
 }
 
+/* What each type asks for on its way to RTR and RTS. */
+enum {
+	TO_RTR = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN,
+	RC_TO_RTR = TO_RTR | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
+	TO_RTS = IBV_QP_STATE | IBV_QP_SQ_PSN,
+	RC_TO_RTS = TO_RTS | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC,
+};
+
 static void connect_end(struct end *e, uint32_t qpn)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = qpn,
@@ -86,14 +98,13 @@ static void connect_end(struct end *e, uint32_t qpn)
 		.ah_attr = { .is_global = 1, .port_num = PORT,
 			     .grh = { .dgid = gid, .sgid_index = GID_INDEX, .hop_limit = 64 } } };
 
-	check(!ibv_modify_qp(e->qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-						   IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-						   IBV_QP_MIN_RNR_TIMER), "RTR");
+	if (type == IBV_QPT_UD)
+		check((e->ah = ibv_create_ah(pd, &attr.ah_attr)), "address handle");
+	check(!ibv_modify_qp(e->qp, &attr, type == IBV_QPT_RC ? RC_TO_RTR : type == IBV_QPT_UC ? TO_RTR :
+			     IBV_QP_STATE), "RTR");
 	attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS, .timeout = 20, .retry_cnt = 7, .rnr_retry = 7,
 				      .max_rd_atomic = 16 };
-	check(!ibv_modify_qp(e->qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-						   IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-						   IBV_QP_MAX_QP_RD_ATOMIC), "RTS");
+	check(!ibv_modify_qp(e->qp, &attr, type == IBV_QPT_RC ? RC_TO_RTS : TO_RTS), "RTS");
 }
 
 /* ---- traffic ---- */
@@ -125,7 +136,11 @@ static void post(struct end *e, const struct address *to, enum ibv_wr_opcode opc
 	for (unsigned i = 0; i < n; i++) {
 		list[i] = (struct ibv_send_wr){ .opcode = opcode, .sg_list = &piece, .num_sge = 1,
 						.next = i + 1 < n ? &list[i + 1] : NULL };
-		if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+		if (type == IBV_QPT_UD) {
+			list[i].wr.ud.ah = e->ah;
+			list[i].wr.ud.remote_qpn = to->qpn;
+			list[i].wr.ud.remote_qkey = QKEY;
+		} else if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
 			list[i].wr.atomic.remote_addr = to->buffer;
 			list[i].wr.atomic.rkey = to->rkey;
 			list[i].wr.atomic.compare_add = 1;
@@ -231,16 +246,15 @@ static void do_two(const char *device, char **words, bool is_late)
 	swap(s[!child], &here, &there, sizeof(here));
 	connect_end(&e, there.qpn);
 	unsigned sends = count_sends(words);
-	for (unsigned posted = 0; !child && posted < sends; posted += LIST) {
-		unsigned n = sends - posted < LIST ? sends - posted : LIST;
-		if (!posted && is_late) {
+	if (!child && sends) {
+		if (is_late) {
 			swap(s[1], &word, &word, 1);
 			await_line();
 		}
-		post_receives(&e, n);
-		if (!posted && !is_late)
+		post_receives(&e, sends);
+		if (!is_late)
 			swap(s[1], &word, &word, 1);
-		await(&e, n);
+		await(&e, sends);
 	}
 	if (child && sends)
 		swap(s[0], &word, &word, 1);
@@ -261,15 +275,21 @@ static void do_two(const char *device, char **words, bool is_late)
 	swap(s[!child], &word, &word, 1);
 }
 
+static enum ibv_qp_type type_of(const char *word)
+{
+	return strcmp(word, "rc") == 0 ? IBV_QPT_RC : strcmp(word, "uc") == 0 ? IBV_QPT_UC : IBV_QPT_UD;
+}
+
 int main(int argc, char **argv)
 {
-	if (argc < 6 || (argc - 3) % 3)
+	if (argc < 7 || (argc - 4) % 3)
 		return 2;
+	type = type_of(argv[3]);
 	if (strcmp(argv[1], "one") != 0) {
-		do_two(argv[2], argv + 3, strcmp(argv[1], "late") == 0);
+		do_two(argv[2], argv + 4, strcmp(argv[1], "late") == 0);
 		return 0;
 	}
 	open_device(argv[2]);
-	do_one(argv + 3);
+	do_one(argv + 4);
 	return 0;
 }
