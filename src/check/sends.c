@@ -336,7 +336,7 @@ void vb_check_release_sends(struct vb_qp *qp)
  */
 static void report_unmapped(struct vb_qp *qp, const struct vb_sqe *sqe, const struct vb_trace *at)
 {
-	unsigned access = brings_data(sqe) ? IBV_ACCESS_LOCAL_WRITE : 0;
+	unsigned access = vb_wr_fetches(sqe->opcode) ? IBV_ACCESS_LOCAL_WRITE : 0;
 	struct vb_sg_list list = vb_sg_list_of_send(qp, sqe);
 	struct vb_ranges ranges;
 	if (!has_list(sqe) ||

@@ -440,7 +440,7 @@ static void answer__leaves_while_posts_wait(void **state)
 
 	for (unsigned i = 0; i < POSTS; i++) {
 		q[i] = rig_add_qp(IBV_QPT_RC);
-		assert_int_equal(rig_connect(q[i], OTHER, OTHER_QPN + 1 + i, 7), 0);
+		assert_int_equal(rig_connect(q[i], PEER, PEER_QPN + 1 + i, 7), 0);
 		threads[i] = begin_post_behind_request(q[i]);
 	}
 	peer_writes(FIRST_PSN, 0x11);

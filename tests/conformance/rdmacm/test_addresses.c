@@ -577,7 +577,7 @@ static void addrinfo__flags(void **state)
 	hints.ai_family = 0;
 	hints.ai_flags = RAI_NUMERICHOST;
 	assert_int_equal(rdma_getaddrinfo("localhost", "1", &hints, &res), EAI_NONAME);
-	hints.ai_flags = RAI_NOROUTE;
+	hints = (struct rdma_addrinfo){ .ai_flags = RAI_NOROUTE };
 	assert_int_equal(rdma_getaddrinfo("127.0.0.1", "1", &hints, &res), 0);
 	assert_int_equal(res->ai_route_len, 0);
 	rdma_freeaddrinfo(res);
