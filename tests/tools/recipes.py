@@ -97,7 +97,8 @@ def two(server, client, shows):
     """A server and a client, which tries until the server is there."""
     if missing := harness.missing_programs(server):
         return f"{missing[0]} is not installed"
-    again = f"until verbatim run {client}; do sleep 0.5; done"
+    # fio ends well without a server, too
+    again = f"until verbatim run {client} 2>&1 | tee /tmp/out && grep -Eq '{shows}' /tmp/out; do sleep 0.5; done"
     run(
         f"hosts = 2\n{HEAD}"
         + program("server", "h1", f"verbatim run {server}", ENVIRONMENT)
