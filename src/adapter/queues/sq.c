@@ -84,8 +84,10 @@ static int copy_inline(const struct vb_sq *sq, struct vb_sqe *sqe, const struct 
 		return refuse(ENOMEM, "more inline data than the queue pair's max_inline_data");
 	uint8_t *to = sqe->inline_data;
 	for (int i = 0; i < wr->num_sge; i++) {
-		memcpy(to, (void *)(uintptr_t)wr->sg_list[i].addr, wr->sg_list[i].length);
-		to += wr->sg_list[i].length;
+		const struct ibv_sge *piece = &wr->sg_list[i];
+		if (piece->length) /* else its address may be NULL */
+			memcpy(to, (void *)(uintptr_t)piece->addr, piece->length);
+		to += piece->length;
 	}
 	sqe->length = length;
 	return 0;
