@@ -418,17 +418,24 @@ static void to_rts_ud(struct ibv_qp *qp)
 	MUST(!ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_SQ_PSN));
 }
 
+static struct ibv_ah *own_address(struct world *w)
+{
+	struct ibv_ah_attr attr = { .is_global = 1, .port_num = 1 };
+	MUST(!ibv_query_gid(w->ctx, 1, 0, &attr.grh.dgid));
+	struct ibv_ah *ah = ibv_create_ah(w->pd, &attr);
+	MUST(ah);
+	return ah;
+}
+
 /* The header was forgotten, and there is room for nothing else. */
 void short_datagram(bool wrong)
 {
 	struct world w = make_world((struct wish){ 0 });
 	struct ibv_cq *cq = ibv_create_cq(w.ctx, 8, NULL, NULL, 0);
 	struct ibv_qp *qp = make_qp(&w, cq, &(struct wish){ 0 }, IBV_QPT_UD);
-	struct ibv_ah_attr attr = { .is_global = 1, .port_num = 1 };
 	to_rts_ud(qp);
-	MUST(!ibv_query_gid(w.ctx, 1, 0, &attr.grh.dgid));
-	struct ibv_ah *ah = ibv_create_ah(w.pd, &attr);
-	MUST(ah && !post_receive(qp, (uintptr_t)w.b.buffer, wrong ? 64 : 104, w.b.mr->lkey));
+	struct ibv_ah *ah = own_address(&w);
+	MUST(!post_receive(qp, (uintptr_t)w.b.buffer, wrong ? 64 : 104, w.b.mr->lkey));
 	struct ibv_send_wr *wr = request(&w.a, IBV_WR_SEND, 64, NULL);
 	wr->wr.ud.ah = ah;
 	wr->wr.ud.remote_qpn = qp->qp_num;
@@ -476,10 +483,8 @@ static void send_datagrams(uint32_t qkey, bool has_receives)
 	struct world w = make_world((struct wish){ 0 });
 	struct ibv_cq *cq = ibv_create_cq(w.ctx, 8, NULL, NULL, 0);
 	struct ibv_qp *qp = make_qp(&w, cq, &(struct wish){ 0 }, IBV_QPT_UD);
-	struct ibv_ah_attr attr = { .is_global = 1, .port_num = 1 };
 	to_rts_ud(qp);
-	MUST(!ibv_query_gid(w.ctx, 1, 0, &attr.grh.dgid));
-	struct ibv_ah *ah = ibv_create_ah(w.pd, &attr);
+	struct ibv_ah *ah = own_address(&w);
 	struct ibv_send_wr *wr = request(&w.a, IBV_WR_SEND, 8, NULL);
 	wr->wr.ud.ah = ah;
 	wr->wr.ud.remote_qpn = qp->qp_num;

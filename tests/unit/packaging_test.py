@@ -17,6 +17,8 @@ import tarfile
 import tempfile
 import textwrap
 
+from cases import expect, run_cases
+
 SOURCE = pathlib.Path(sys.argv[1]).resolve()
 FEATURE = SOURCE / "ci" / "devcontainer" / "verbatim"
 INSTALL = SOURCE / "scripts" / "install-release.sh"
@@ -26,10 +28,6 @@ CASES = []
 def case(function):
     CASES.append(function)
     return function
-
-
-def expect(found, wanted):
-    assert found == wanted, f"{found} instead of {wanted}"
 
 
 def read(path):
@@ -223,18 +221,5 @@ def clean__removes_what_make_makes():
         assert name.replace("$(BUILD)", "b") in said.split(), f"{name} is left"
 
 
-def main():
-    failed = 0
-    print(f"1..{len(CASES)}")
-    for number, function in enumerate(CASES, 1):
-        try:
-            function()
-            print(f"ok {number} - {function.__name__}")
-        except (AssertionError, OSError) as reason:
-            failed += 1
-            print(f"not ok {number} - {function.__name__}\n# {reason}")
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_cases(CASES))

@@ -13,6 +13,8 @@ import sys
 import tempfile
 import urllib.error
 
+from cases import expect, run_cases
+
 CASES = []
 GOOD, BAD = b"what it was", b"something else"
 PATH = "g/glibc/libc6.deb"
@@ -35,10 +37,6 @@ release = load(sys.argv[1])
 def case(function):
     CASES.append(function)
     return function
-
-
-def expect(found, wanted):
-    assert found == wanted, f"{found} instead of {wanted}"
 
 
 def fetched(archives, before=None):
@@ -119,18 +117,5 @@ def sums__are_of_all_releases():
         expect(said.stdout, "verbatim-1-linux-aarch64.tar.gz: OK\nverbatim-1-linux-x86_64.tar.gz: OK\n")
 
 
-def main():
-    failed = 0
-    print(f"1..{len(CASES)}")
-    for number, function in enumerate(CASES, 1):
-        try:
-            function()
-            print(f"ok {number} - {function.__name__}")
-        except (AssertionError, OSError) as reason:
-            failed += 1
-            print(f"not ok {number} - {function.__name__}\n# {reason}")
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_cases(CASES))

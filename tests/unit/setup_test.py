@@ -11,6 +11,8 @@ import subprocess
 import sys
 import tempfile
 
+from cases import Skip, run_cases
+
 SETUP = sys.argv[1]
 # What it calls; each but env notes its arguments.
 STAND_INS = {
@@ -26,10 +28,6 @@ STAND_INS = {
 }
 NOTE = 'note() { echo "${0##*/} $*" >>"$NOTES"; }\n'
 ARM64_LIBRARY = "/usr/lib/aarch64-linux-gnu/pkgconfig/cmocka.pc"
-
-
-class Skip(Exception):
-    pass
 
 
 class Run:
@@ -156,20 +154,5 @@ CASES = (
 )
 
 
-def main():
-    print(f"1..{len(CASES)}", flush=True)
-    failed = False
-    for number, case in enumerate(CASES, 1):
-        try:
-            case()
-            print(f"ok {number} - {case.__name__}", flush=True)
-        except Skip as reason:
-            print(f"ok {number} - {case.__name__} # SKIP {reason}", flush=True)
-        except AssertionError as why:
-            failed = True
-            print(f"not ok {number} - {case.__name__}\n# {why}", flush=True)
-    return failed
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_cases(CASES))

@@ -920,27 +920,45 @@ static void child_reads(struct listener *l)
 	_exit(n == LATE_BYTES && is_filled(got, LATE_BYTES, 7) && !closed ? 0 : 2);
 }
 
-/* Signals interrupt its wait, and cost no byte of what was sent. */
-static void close__among_signals(void **state)
+/* A child that reads is stopped, and all bytes are on their way to it. The socket. */
+static int send_to_late_reader(struct listener *l)
 {
 	static uint8_t sent[LATE_BYTES];
-	struct listener l = listen_at("127.0.0.1");
-	struct sigaction action = { .sa_handler = be_interrupted };
-	struct itimerval often = { { 0, 10000 }, { 0, 10000 } }, never = { 0 };
 	int status = -1;
 	char c;
 
-	(void)state;
 	fill(sent, sizeof(sent), 7);
 	late_reader = fork();
 	if (!late_reader)
-		child_reads(&l);
-	int s = raccept(l.fd, NULL, NULL);
+		child_reads(l);
+	int s = raccept(l->fd, NULL, NULL);
 	assert_true(s >= 0);
 	receive_all(s, &c, 1);
 	assert_ok(kill(late_reader, SIGSTOP));
 	assert_int_equal(waitpid(late_reader, &status, WUNTRACED), late_reader);
 	send_all(s, sent, sizeof(sent));
+	return s;
+}
+
+/* The child has read all bytes, and the end behind them. */
+static void end_late_reader(struct listener *l)
+{
+	int status = -1;
+
+	assert_int_equal(waitpid(late_reader, &status, 0), late_reader);
+	assert_int_equal(status, 0);
+	assert_ok(rclose(l->fd));
+}
+
+/* Signals interrupt its wait, and cost no byte of what was sent. */
+static void close__among_signals(void **state)
+{
+	struct listener l = listen_at("127.0.0.1");
+	struct sigaction action = { .sa_handler = be_interrupted };
+	struct itimerval often = { { 0, 10000 }, { 0, 10000 } }, never = { 0 };
+
+	(void)state;
+	int s = send_to_late_reader(&l);
 	num_signals = 0;
 	assert_ok(sigaction(SIGALRM, &action, NULL));
 	assert_ok(setitimer(ITIMER_REAL, &often, NULL));
@@ -948,9 +966,7 @@ static void close__among_signals(void **state)
 	while (num_signals < SIGNALS)
 		pause();
 	assert_ok(setitimer(ITIMER_REAL, &never, NULL));
-	assert_int_equal(waitpid(late_reader, &status, 0), late_reader);
-	assert_int_equal(status, 0);
-	assert_ok(rclose(l.fd));
+	end_late_reader(&l);
 }
 
 static volatile sig_atomic_t was_continued;
@@ -965,23 +981,12 @@ static void let_it_read(int signal)
 static void shutdown__of_reading_alone_waits_for_nothing(void **state)
 {
 	enum { PATIENCE_S = 8 };
-	static uint8_t sent[LATE_BYTES];
 	struct listener l = listen_at("127.0.0.1");
 	struct sigaction action = { .sa_handler = let_it_read };
-	int status = -1;
 	char c;
 
 	(void)state;
-	fill(sent, sizeof(sent), 7);
-	late_reader = fork();
-	if (!late_reader)
-		child_reads(&l);
-	int s = raccept(l.fd, NULL, NULL);
-	assert_true(s >= 0);
-	receive_all(s, &c, 1);
-	assert_ok(kill(late_reader, SIGSTOP));
-	assert_int_equal(waitpid(late_reader, &status, WUNTRACED), late_reader);
-	send_all(s, sent, sizeof(sent));
+	int s = send_to_late_reader(&l);
 	was_continued = 0;
 	assert_ok(sigaction(SIGALRM, &action, NULL));
 	alarm(PATIENCE_S);
@@ -991,9 +996,7 @@ static void shutdown__of_reading_alone_waits_for_nothing(void **state)
 	assert_int_equal(rrecv(s, &c, 1, 0), 0);
 	kill(late_reader, SIGCONT);
 	assert_ok(rclose(s));
-	assert_int_equal(waitpid(late_reader, &status, 0), late_reader);
-	assert_int_equal(status, 0);
-	assert_ok(rclose(l.fd));
+	end_late_reader(&l);
 }
 
 static void *read_one(void *arg)
