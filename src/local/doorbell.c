@@ -165,11 +165,11 @@ bool vb_doorbell_look_locked(void)
 }
 
 /*
- * A position may have been handed out whose bell is not there yet. The peer's thread may have been stopped
- * there: it is waited for a little. When it runs again it writes the bell, and then looks whether this
- * process is asleep.
+ * A thread of the peer may have taken a position and not have written its bell yet. It may have been stopped
+ * in between, so this process stays awake for only some looks. When the thread runs again, it writes the bell
+ * and then sees that this process sleeps.
  */
-static bool is_rung(struct vb_peer *p)
+static bool look_for_bell(struct vb_peer *p)
 {
 	if (vb_likely(atomic_load(&p->in->tail) == p->heard))
 		return false;
@@ -181,7 +181,7 @@ bool vb_doorbell_is_pending(void)
 	bool pending = false;
 	vb_lock(&vb_progress_lock);
 	for (unsigned i = 0; i < atomic_load(&vb_npeers) && !pending; i++)
-		pending = is_rung(vb_peers[i]) || vb_ud_ring_is_waiting_locked(vb_peers[i]);
+		pending = look_for_bell(vb_peers[i]) || vb_ud_ring_is_waiting_locked(vb_peers[i]);
 	vb_unlock(&vb_progress_lock);
 	return pending;
 }

@@ -595,8 +595,9 @@ static bool is_busy(const struct vb_shm_qp *block)
 }
 
 /*
- * Up to BUSY_BATCH pairs of which an end is busy, with references to the QPs: the next ones behind number
- * *behind, which goes up to the last one's. A pair that has been awaited may look busy for ever.
+ * Finds the next busy pairs after number *behind, at most BUSY_BATCH, and sets *behind to the last one's
+ * number. The caller gets references to the QPs. The search never goes back: a pair that has been awaited may
+ * look busy for ever.
  */
 static unsigned find_busy(struct pair *busy, uint64_t *behind)
 {

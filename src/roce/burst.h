@@ -14,8 +14,8 @@ struct vb_burst;
 enum vb_burst_kind { VB_BURST_REQUESTS, VB_BURST_ANSWERS, VB_BURST_KINDS };
 
 /*
- * A burst for this thread alone until it is given back. Waits for one if all of the kind are in use: hold it
- * for short.
+ * Returns a burst that only this thread uses until it gives it back. If all of the kind are in use, the call
+ * waits for one: give it back soon.
  */
 struct vb_burst *vb_burst_take(enum vb_burst_kind kind);
 /* Sends what is in it. Packets that cannot be sent are lost, as on a wire. */

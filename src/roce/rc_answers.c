@@ -29,8 +29,8 @@ static struct vb_burst *begin_answers(struct vb_rc_connection *c)
 }
 
 /*
- * Returns a burst of answers, or NULL. *n counts the packets of all bursts, up to VB_RC_SLICE_PACKETS. Sets
- * answers_more if the burst is full.
+ * Returns a burst of answers, or NULL if there are none. Adds the number of packets to *n, and stops at
+ * VB_RC_SLICE_PACKETS. Sets answers_more if the burst is full.
  */
 static struct vb_burst *fill_answers(struct vb_rc_connection *c, unsigned *n)
 {

@@ -253,15 +253,16 @@ static enum vb_rc_verdict receive_nak(struct vb_rc_req *req, uint64_t now, uint6
 	unsigned value = vb_syndrome_value(syndrome);
 	bool is_rnr = vb_syndrome_class(syndrome) == VB_AETH_RNR,
 	     is_sequence = !is_rnr && value == VB_NAK_SEQUENCE;
+	enum vb_rc_status fatal = is_rnr ? VB_RC_SUCCESS : status_of_nak(value);
 
-	if (!is_rnr && status_of_nak(value) != VB_RC_SUCCESS && is_answer_missing(req, psn))
-		return receive_refusal(req, psn, status_of_nak(value));
+	if (fatal != VB_RC_SUCCESS && is_answer_missing(req, psn))
+		return receive_refusal(req, psn, fatal);
 	if (psn < req->acked || psn >= req->next || now < req->rnr_until)
 		return VB_RC_IGNORED;
 	if (is_sequence && is_recovering(req) && req->nak_psn == psn)
 		/* a duplicate; only the probe or the RTO finds that what was resent is lost */
 		return VB_RC_IGNORED;
-	if (!is_rnr && !is_sequence && status_of_nak(value) == VB_RC_SUCCESS)
+	if (!is_rnr && !is_sequence && fatal == VB_RC_SUCCESS)
 		return VB_RC_IGNORED;
 	progress(req, now, psn, true);
 	if (req->broken)
@@ -272,7 +273,7 @@ static enum vb_rc_verdict receive_nak(struct vb_rc_req *req, uint64_t now, uint6
 	else if (is_sequence)
 		receive_sequence_error(req, psn);
 	else
-		vb_rc_req_break(req, position_of(req, psn), status_of_nak(value));
+		vb_rc_req_break(req, position_of(req, psn), fatal);
 	return req->broken ? VB_RC_BROKEN : VB_RC_TAKEN;
 }
 

@@ -422,7 +422,7 @@ static void qp__what_is_given_is_used(void **state)
 	assert_ok(rdma_destroy_id(id));
 }
 
-/* Whether or not the QP can be made: what the program put into the id is destroyed with it, each once. */
+/* Each CQ and channel that the program put into the id is destroyed once, also if the QP cannot be made. */
 static void destroy_with_shared(bool one_cq, uint32_t max_send_wr)
 {
 	struct rdma_cm_id *id = resolved_sync("127.0.0.1", htons(1));

@@ -717,7 +717,7 @@ static void disconnect__flushes_what_was_posted(void **state)
 	tear_down(w);
 }
 
-/* A QP of the program's own, which it puts into the id itself, with one receive that is posted. */
+/* The program makes a QP, posts one receive to it, and puts it into the id itself. */
 static void put_own_qp(struct rdma_cm_id *id)
 {
 	struct ibv_qp_init_attr init = qp_attr();
