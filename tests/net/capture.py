@@ -3,9 +3,11 @@
 import collections
 import os
 import re
+import secrets
 import shutil
 import signal
 import subprocess
+import sys
 import time
 
 import paths  # noqa: F401
@@ -17,7 +19,13 @@ from hosts import NotHere
 # numbers. An empty datagram to port 9 has the kernel look for a neighbour (src/rdmacm/id/neighbour.c).
 FILTER = "(udp and not dst port 9) or (ip and ip[6:2] & 0x3fff != 0)"
 BUFFER_MIB = 64
-FLUSH_S = 0.6
+END_LIMIT_S = 10  # until the last packet is in the file
+SEND_END = """
+import socket, sys
+end = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+end.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(sys.argv[1]))
+end.sendto(sys.argv[2].encode(), ("224.0.0.1", 10))
+"""
 
 EXPERT_ERROR = 0x800000
 # The guesses by which tshark takes payload for what runs over RDMA elsewhere: random bytes may look like any
@@ -83,14 +91,18 @@ class Capture:
     """A capture of one interface, from now until stop()."""
 
     def __init__(self, host, interface, path):
+        self.host = host
+        self.interface = interface
         for program in ("dumpcap", "tshark"):
             if not shutil.which(program):
                 raise NotHere(f"{program} is not installed")
         self.path = path
         self.log = f"{path}.log"
+        if os.path.exists(path):  # an earlier run's does not show that this one has begun
+            os.remove(path)
         with open(self.log, "wb") as log:
             self.dumpcap = host.popen(
-                ["dumpcap", "-q", "-P", "-i", interface, "-B", str(BUFFER_MIB), "-f", FILTER, "-w", path],
+                ["dumpcap", "-q", "-P", "-i", interface.name, "-B", str(BUFFER_MIB), "-f", FILTER, "-w", path],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -112,10 +124,18 @@ class Capture:
         self.dumpcap.wait()
 
     def stop(self):
-        """Ends it; returns how many packets the kernel had to drop."""
-        time.sleep(FLUSH_S)  # what is still in the kernel's buffer
+        """Ends it; returns how many packets the kernel had to drop. dumpcap leaves what it has not read: a
+        datagram of its own, which is taken out again, shows that it has read all."""
+        end = secrets.token_hex(16)
+        self.host.run(sys.executable, "-c", SEND_END, self.interface.v4, end)
+        limit = harness.Limit(END_LIMIT_S)
+        while not packets.holds(self.path, end.encode()):
+            if not limit.left():
+                raise AssertionError(f"dumpcap does not write its last packet: {self._said()[-200:]}")
+            time.sleep(0.02)
         self.dumpcap.send_signal(signal.SIGINT)
         self.dumpcap.wait(30)
+        packets.cut_before(self.path, end.encode())
         dropped = re.search(r"received/dropped on interface .*?: \d+/(\d+)", self._said())
         return int(dropped.group(1)) if dropped else 0
 

@@ -7,12 +7,17 @@ The packets are built from scratch, and the CRC is computed bit by bit.
 """
 import os
 import shutil
+import signal
 import struct
 import sys
 import tempfile
+import threading
 
 import capture
+import hosts
 import packets
+import paths  # noqa: F401
+import harness
 
 ETHERNET = {4: bytes(12) + b"\x08\x00", 6: bytes(12) + b"\x86\xdd"}
 
@@ -119,6 +124,33 @@ def write_pcap(path, frames):
             file.write(struct.pack("<IIII", 1000 + number, 0, len(data), len(data)) + data)
 
 
+LATE_DATAGRAMS = 2000
+SEND_LATE = """
+import socket, sys
+late = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for _ in range(int(sys.argv[2])):
+    late.sendto(b"late", (sys.argv[1], 4790))
+"""
+
+
+def captured_by_a_late_reader(path):
+    """How many of LATE_DATAGRAMS a capture has whose dumpcap has read none of them when it is to end."""
+    with hosts.Network() as network:
+        a, b = network.host("a"), network.host("b")
+        network.join(a, b)
+        wire = capture.Capture(a, a.interfaces[0], path)
+        try:
+            wire.dumpcap.send_signal(signal.SIGSTOP)
+            a.run(sys.executable, "-c", SEND_LATE, b.interfaces[0].v4, str(LATE_DATAGRAMS))
+            wakes = threading.Timer(1, wire.dumpcap.send_signal, (signal.SIGCONT,))
+            wakes.start()
+            wire.stop()
+            wakes.join()
+        finally:
+            wire.kill()
+    return sum(data[-4:] == b"late" for _, _, data in packets.read_pcap(path))
+
+
 class Tap:
     def __init__(self):
         self.number = self.failed = 0
@@ -130,11 +162,16 @@ class Tap:
         if not good:
             print(f"# {remark}")
 
+    def skip(self, name, reason):
+        self.number += 1
+        print(f"ok {self.number} - {name} # SKIP {reason}", flush=True)
+
 
 def main():
     if not shutil.which("tshark"):
         print("1..0 # SKIP tshark is not installed")
         return 0
+    harness.isolate()
     tap = Tap()
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "made.pcap")
@@ -159,6 +196,11 @@ def main():
         )
         tap.check("judge__missing", "no REP" in reading.judge(0, last, ("REP",)))
         tap.check("judge__wrong", "ICRC" in reading.judge(last, last + 1, ()))
+        try:
+            late = captured_by_a_late_reader(path)
+            tap.check("capture__has_its_end", late == LATE_DATAGRAMS, f"{late} of {LATE_DATAGRAMS}")
+        except hosts.NotHere as reason:
+            tap.skip("capture__has_its_end", reason)
     print(f"1..{tap.number}")
     return 1 if tap.failed else 0
 

@@ -10,6 +10,7 @@ import struct
 import zlib
 
 ROCE_PORT = 4791
+PCAP_HEADER_BYTES = 24
 UDP = 17
 ETHERTYPES = {4: 0x0800, 6: 0x86DD}
 DONT_FRAGMENT = 0x4000
@@ -224,18 +225,46 @@ def unknown_ids(packets):
     ]
 
 
+def _records(file):
+    """(offset, record header, frame) of each whole record of a pcap file, from its first on."""
+    while True:
+        offset = file.tell()
+        header = file.read(16)
+        if len(header) < 16:
+            return
+        captured = struct.unpack_from("<I", header, 8)[0]
+        frame = file.read(captured)
+        if len(frame) < captured:
+            return
+        yield offset, header, frame
+
+
+def holds(path, content):
+    """Does a frame of a pcap file, which may still grow, hold these bytes?"""
+    with open(path, "rb") as file:
+        file.seek(PCAP_HEADER_BYTES)
+        return any(content in frame for _, _, frame in _records(file))
+
+
+def cut_before(path, content):
+    """Ends a pcap file before the first frame that holds these bytes."""
+    with open(path, "r+b") as file:
+        file.seek(PCAP_HEADER_BYTES)
+        for offset, _, frame in _records(file):
+            if content in frame:
+                file.truncate(offset)
+                return
+
+
 def read_pcap(path):
     """(number from 1, seconds since 1970, frame) of each frame of a pcap file of Ethernet."""
     with open(path, "rb") as file:
-        head = file.read(24)
+        head = file.read(PCAP_HEADER_BYTES)
         unit = {0xA1B2C3D4: 1e-6, 0xA1B23C4D: 1e-9}[struct.unpack_from("<I", head)[0]]
         if struct.unpack_from("<I", head, 20)[0] & 0xFFFF != 1:
             raise ValueError(f"{path} is not of Ethernet")
-        number = 0
-        while len(record := file.read(16)) == 16:
-            seconds, fraction, captured, original = struct.unpack("<IIII", record)
-            frame = file.read(captured)
+        for number, (_, header, frame) in enumerate(_records(file), 1):
+            seconds, fraction, captured, original = struct.unpack("<IIII", header)
             if captured != original:
-                raise ValueError(f"{path}: frame {number + 1} was cut off")
-            number += 1
+                raise ValueError(f"{path}: frame {number} was cut off")
             yield number, seconds + fraction * unit, frame

@@ -88,7 +88,7 @@ class Suite:
             return
         path = os.path.join(self.log_dir, f"{re.sub(r'[^a-z0-9]+', '_', topic)}.pcap")
         at = at or client
-        wire = capture.Capture(at, at.interfaces[0].name, path)
+        wire = capture.Capture(at, at.interfaces[0], path)
         spans = []
         try:
             for item in chosen:
