@@ -319,7 +319,7 @@ VB_EXPORT bool vb_port_is_bound(const void *name, size_t name_bytes);
  * The version of all that processes share: arenas, and messages over links. It is part of the links' names,
  * so processes of incompatible builds find no link, and take the wire.
  */
-enum { VB_LINK_VERSION = 7 };
+enum { VB_LINK_VERSION = 8 };
 
 struct vb_peer_cred {
 	pid_t pid; /* in this process's pid namespace; 0 if it is not visible there */

@@ -307,8 +307,10 @@ static void update(struct vb_qp *qp)
 	struct vb_local_qp *l = vb_local_of(qp);
 	struct vb_shm_qp *m = l->mine;
 	enum ibv_qp_state state = atomic_load(&qp->state);
+	uint32_t mode = l->epoch << 8 | (qp->type == IBV_QPT_RC ? 0 : VB_SHM_XRC);
 	/* an XRC initiator has no responder (annex A14): to a peer that asks it is silent, as on a wire */
-	uint32_t responds = qp->type == IBV_QPT_XRC_SEND ? 0 : VB_SHM_RESPONDS;
+	if (qp->type != IBV_QPT_XRC_SEND)
+		mode |= VB_SHM_RESPONDS;
 	atomic_store(&m->access, vb_qp_attr(qp, qp_access_flags));
 	atomic_store(&m->psns[0], qp->attr.sq_psn);
 	atomic_store(&m->psns[1], qp->attr.rq_psn);
@@ -316,9 +318,9 @@ static void update(struct vb_qp *qp)
 	atomic_store(&m->rd_atomic, vb_qp_attr(qp, max_dest_rd_atomic));
 	atomic_store(&m->path_mtu, qp->attr.path_mtu);
 	if (state == IBV_QPS_RTR)
-		atomic_store(&m->mode, l->epoch << 8 | responds);
+		atomic_store(&m->mode, mode);
 	else if (state == IBV_QPS_RTS || state == IBV_QPS_SQD)
-		atomic_store(&m->mode, l->epoch << 8 | responds | VB_SHM_REQUESTS);
+		atomic_store(&m->mode, mode | VB_SHM_REQUESTS);
 	vb_arena_next_generation(); /* it may grant less, or hold back what is posted */
 	if (state == IBV_QPS_SQD)
 		vb_requester_await_acks(l);

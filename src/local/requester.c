@@ -39,7 +39,8 @@ bool vb_local_find_theirs(struct vb_local_qp *l)
 bool vb_requester_bind(struct vb_local_qp *l, uint32_t mode)
 {
 	const struct vb_shm_qp *t = vb_theirs_of(l);
-	if (atomic_load(&t->dest_qpn) != l->qp->qpn || atomic_load(&t->psns[1]) != l->qp->attr.sq_psn)
+	if (atomic_load(&t->dest_qpn) != l->qp->qpn || atomic_load(&t->psns[1]) != l->qp->attr.sq_psn ||
+	    vb_mode_is_other_service(mode, atomic_load(&l->mine->mode)))
 		return false;
 	l->req.bound = true;
 	atomic_store_explicit(&l->req.bound_epoch, vb_mode_epoch(mode), memory_order_relaxed);
@@ -54,8 +55,11 @@ static const char *why_silent(struct vb_local_qp *l)
 		return "nobody at the remote GID and QP number: no such process on this host";
 	if (!t || atomic_load(&t->dest_qpn) != l->qp->qpn)
 		return "the remote queue pair does not exist or is connected to another one";
-	if (!(atomic_load(&t->mode) & VB_SHM_RESPONDS))
+	uint32_t mode = atomic_load(&t->mode);
+	if (!(mode & VB_SHM_RESPONDS))
 		return "the remote queue pair answers nothing: it is in RESET, INIT or ERR, or of type XRC_SEND";
+	if (vb_mode_is_other_service(mode, atomic_load(&l->mine->mode)))
+		return "one of the queue pairs is of an XRC type, the other is not";
 	return l->req.bound ? "the remote queue pair was reset" : "the remote rq_psn is not this sq_psn";
 }
 

@@ -42,7 +42,8 @@ enum step vb_serve_refuse_invalidation(struct failure *f, const char *why)
 static __attribute__((noinline)) bool take_up(struct vb_local_qp *l, uint32_t mode)
 {
 	const struct vb_shm_qp *t = vb_theirs_of(l);
-	if (!vb_serve_is_bound(l) || atomic_load(&t->dest_qpn) != l->qp->qpn || atomic_load(&l->resp.next))
+	if (!vb_serve_is_bound(l) || atomic_load(&t->dest_qpn) != l->qp->qpn ||
+	    vb_mode_is_other_service(mode, atomic_load(&l->mine->mode)) || atomic_load(&l->resp.next))
 		return false;
 	uint32_t mask = atomic_load(&t->ring_mask), bytes = atomic_load(&t->slot_bytes);
 	if (bytes < VB_SLOT_MIN_BYTES || bytes > VB_SLOT_MAX_BYTES || bytes % VB_CACHE_LINE ||

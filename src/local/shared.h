@@ -21,7 +21,7 @@
  * one the process looks at all; a false one costs a look.
  *
  * Sessions: a QP that leaves RESET gets a new epoch. A requester sends once it sees that the QP at the other
- * end responds to it (VB_SHM_RESPONDS, dest_qpn, PSNs agree), and names that one's epoch in bound_epoch; a
+ * end responds to it (VB_SHM_RESPONDS, service, dest_qpn, PSNs agree), and names that one's epoch in bound_epoch; a
  * responder serves a requester that is bound to its own epoch, and acks carry the requester's. So nothing of
  * an earlier connection can be taken for one of this. A session is over when its QP leaves the path: the
  * epoch ends first, then its ring, streams and results of atomics become something else. A reader without a
@@ -45,9 +45,12 @@
 enum {
 	VB_SHM_RESPONDS = 1, /* RTR and up, but of an XRC initiator: executes the peer's requests */
 	VB_SHM_REQUESTS = 2, /* RTS and up: its slots are valid */
+	VB_SHM_XRC = 4,      /* an XRC QP: its requests and answers are another service's than RC's */
 };
 
 static inline uint32_t vb_mode_epoch(uint32_t mode) { return mode >> 8; }
+/* A QP takes what its own service sends, as on a wire. */
+static inline bool vb_mode_is_other_service(uint32_t a, uint32_t b) { return (a ^ b) & VB_SHM_XRC; }
 /* The epoch that follows; 0 is none. */
 static inline uint32_t vb_next_epoch(uint32_t epoch) { return epoch >= 0xffffff ? 1 : epoch + 1; }
 

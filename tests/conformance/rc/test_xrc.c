@@ -177,6 +177,37 @@ static void request__to_an_initiator(struct end *e)
 	rc_close(e);
 }
 
+/* RC and XRC are two services: a queue pair that is connected to one of the other kind hears nothing. */
+static void request__of_another_service(struct end *e)
+{
+	struct params p = params();
+	p.timeout = 14;
+	p.retry_cnt = 1;
+	rc_open(e, &p);
+	rc_set(e->buf, 64, e->passive ? 0 : 7);
+	struct xrc x = { .xrcd = open_domain(e, -1, O_CREAT) };
+	CHECK(x.xrcd);
+	/* once the responder is the XRC one, once the requester */
+	for (unsigned xrc_end = 0; xrc_end < 2; xrc_end++) {
+		bool is_xrc = e->passive == (xrc_end == 0);
+		CHECK(x.qp = is_xrc ? make_xrc_qp(e, &x) : rc_make_qp(e));
+		connect_xrc_qp(e, &x);
+		if (!e->passive) {
+			CHECK_EQ(post_xrc(e, &x, 1, IBV_WR_RDMA_WRITE, 0, 64, 1, x.peer.addr, x.peer.rkey), 0);
+			rc_expect(e->scq, 1, IBV_WC_RETRY_EXC_ERR);
+		}
+		meet(e);
+		if (e->passive) {
+			CHECK_EQ(rc_state(x.qp), IBV_QPS_RTS);
+			VERIFY_BYTE(e->buf, 64, 0);
+			rc_expect_no_event(e);
+		}
+		CHECK_EQ(ibv_destroy_qp(x.qp), 0);
+	}
+	CHECK_EQ(ibv_close_xrcd(x.xrcd), 0);
+	rc_close(e);
+}
+
 static void send__to_no_queue(struct end *e)
 {
 	struct xrc x;
@@ -454,6 +485,7 @@ static const struct body bodies[] = {
 	BODY(one_sided__in_the_queues_domain),
 	BODY(memory__taken_away),
 	BODY(request__to_an_initiator),
+	BODY(request__of_another_service),
 	BODY(send__to_no_queue),
 	BODY(send__to_a_queue_of_another_domain),
 	BODY(send__before_the_receive),
