@@ -286,7 +286,7 @@ void vb_srq_query(struct vb_srq *srq, struct ibv_srq_attr *attr)
 }
 
 /* Responders that find no receive wait again. */
-static void feed_starved(struct vb_srq *srq)
+static __attribute__((noinline)) void feed_starved(struct vb_srq *srq)
 {
 	vb_lock(&srq->rq.lock);
 	atomic_store_explicit(&srq->rq.starved, false, memory_order_relaxed);
@@ -295,18 +295,20 @@ static void feed_starved(struct vb_srq *srq)
 	vb_unlock(&srq->rq.lock);
 }
 
-void vb_srq_wake_starved(struct vb_srq *srq)
+static inline void wake_starved(struct vb_srq *srq)
 {
-	if (atomic_load_explicit(&srq->rq.starved, memory_order_relaxed))
+	if (vb_unlikely(atomic_load_explicit(&srq->rq.starved, memory_order_relaxed)))
 		feed_starved(srq);
 }
+
+void vb_srq_wake_starved(struct vb_srq *srq) { wake_starved(srq); }
 
 static int srq_post(struct vb_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
 	int err = vb_rq_post(&srq->rq, wr, bad);
+	wake_starved(srq);
 	if (vb_unlikely(err))
 		vb_rq_explain(&srq->rq, "ibv_post_srq_recv", err);
-	vb_srq_wake_starved(srq);
 	return err;
 }
 
