@@ -10,20 +10,17 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/base.h"
+#include "base/nanoseconds.h"
 #include "base/waits.h"
 
 enum { MAX_SLOTS = 4096 };
 
 static uint64_t now_ms(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+	return vb_clock_ns(CLOCK_MONOTONIC) / VB_NS_PER_MS;
 }
 
 /* ---- finding ---- */

@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "answers/ask.h"
 #include "base/base.h"
+#include "base/nanoseconds.h"
 #include "host/tree.h"
 
 enum { PATIENCE_MS = 300, MOST_ENTRIES = 8192 };
@@ -29,14 +29,6 @@ struct entries {
 	struct entry *list;
 	unsigned count;
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
 
 static void add_counts(struct vb_counts *to, const struct vb_counts *from)
 {
@@ -198,11 +190,11 @@ unsigned ports_sum(const char *root, struct vb_record_port *list, unsigned room)
 	static uint64_t fresh_until;
 	unsigned n = 0;
 
-	if (now_ns() >= fresh_until) {
+	if (vb_clock_ns(CLOCK_MONOTONIC) >= fresh_until) {
 		free(last.list);
 		last = (struct entries){ .list = NULL };
 		look(root, &last);
-		fresh_until = now_ns() + fresh_ns;
+		fresh_until = vb_clock_ns(CLOCK_MONOTONIC) + fresh_ns;
 	}
 	for (unsigned i = 0; i < last.count; i++)
 		add_to(list, room, &n, &last.list[i]);

@@ -30,14 +30,9 @@ static inline uint64_t vb_ticks(void)
 	return ticks;
 }
 #else
-#include <time.h>
+#include "base/nanoseconds.h"
 static inline uint64_t vb_ticks_us(void) { return 1000; }
-static inline uint64_t vb_ticks(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
+static inline uint64_t vb_ticks(void) { return vb_clock_ns(CLOCK_MONOTONIC); }
 #endif
 
 #endif

@@ -18,11 +18,12 @@
 #include "adapter/progress/path.h"
 #include "adapter/queues/payload.h"
 #include "base/log.h"
+#include "base/nanoseconds.h"
 #include "host/net/raw.h"
 #include "roce/raw.h"
 #include "wire/frame.h"
 
-enum { DEFAULT_BURST = 65536, NS_PER_S = 1000000000 };
+enum { DEFAULT_BURST = 65536 };
 
 struct raw {
 	struct vb_qp *qp;
@@ -44,10 +45,10 @@ static void fill(struct raw *r, uint64_t now_ns)
 	uint64_t elapsed = now_ns - r->filled_ns;
 	uint64_t most = (uint64_t)(r->burst - r->bucket); /* that go in */
 	r->filled_ns = now_ns;
-	if (elapsed >= NS_PER_S || elapsed * r->rate / NS_PER_S >= most)
+	if (elapsed >= VB_NS_PER_S || elapsed * r->rate / VB_NS_PER_S >= most)
 		r->bucket = r->burst;
 	else
-		r->bucket += (int64_t)(elapsed * r->rate / NS_PER_S);
+		r->bucket += (int64_t)(elapsed * r->rate / VB_NS_PER_S);
 }
 
 /* May the next request go? If not, the timer comes back to it. */
@@ -57,7 +58,7 @@ static bool may_go(struct raw *r)
 	fill(r, now_ns);
 	if (r->bucket > 0)
 		return true;
-	vb_timer_set(&r->timer, now_ns + (uint64_t)(1 - r->bucket) * NS_PER_S / r->rate + 1);
+	vb_timer_set(&r->timer, now_ns + (uint64_t)(1 - r->bucket) * VB_NS_PER_S / r->rate + 1);
 	return false;
 }
 

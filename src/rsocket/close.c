@@ -16,7 +16,7 @@ static void await_locked(struct vb_rs *s, bool (*is_ready)(struct vb_rs *s))
 	const struct vb_rs_options *o = &s->options;
 	uint64_t now = vb_now_ns(),
 		 end = now + (uint64_t)(o->lingers && o->linger_s > 0 ? o->linger_s : CLOSE_TIMEOUT_S) *
-				     NS_PER_S;
+				     VB_NS_PER_S;
 
 	while (now < end && vb_rs_wait_locked(s, is_ready, end, NULL) == -EINTR)
 		now = vb_now_ns();

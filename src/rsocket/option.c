@@ -185,7 +185,7 @@ static int set_time(struct vb_rs *s, const struct option *o, const void *val, so
 		return -EDOM;
 	bool is_endless = tv.tv_sec > LONGEST_TIME_S;
 	*(uint64_t *)member(s, o) =
-		is_endless ? 0 : (uint64_t)tv.tv_sec * NS_PER_S + (uint64_t)tv.tv_usec * NS_PER_US;
+		is_endless ? 0 : (uint64_t)tv.tv_sec * VB_NS_PER_S + (uint64_t)tv.tv_usec * VB_NS_PER_US;
 	return 0;
 }
 
@@ -319,8 +319,8 @@ static int put_value(void *val, socklen_t *len, const void *value, socklen_t byt
 static int get_time(struct vb_rs *s, const struct option *o, void *val, socklen_t *len)
 {
 	uint64_t ns = *(uint64_t *)member(s, o);
-	struct timeval tv = { .tv_sec = (time_t)(ns / NS_PER_S),
-			      .tv_usec = (suseconds_t)(ns % NS_PER_S / NS_PER_US) };
+	struct timeval tv = { .tv_sec = (time_t)(ns / VB_NS_PER_S),
+			      .tv_usec = (suseconds_t)(ns % VB_NS_PER_S / VB_NS_PER_US) };
 
 	return put_value(val, len, &tv, sizeof(tv));
 }

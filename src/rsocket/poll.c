@@ -207,7 +207,7 @@ static void cancelled(void *arg)
 static int poll_cancelled(struct workspace *w, nfds_t n, nfds_t nfds, uint64_t timeout_ns,
 			  const sigset_t *mask)
 {
-	struct timespec time = { (time_t)(timeout_ns / NS_PER_S), (long)(timeout_ns % NS_PER_S) };
+	struct timespec time = vb_timespec_of_ns(timeout_ns);
 	struct sleep sleep = { w, nfds };
 	int ready;
 
@@ -246,7 +246,7 @@ static int sleep_on_all(struct workspace *w, const struct pollfd *fds, nfds_t nf
 
 static uint64_t sleep_ns(uint64_t deadline)
 {
-	const uint64_t most = vb_rs_config()->wake_up_ms * NS_PER_MS;
+	const uint64_t most = vb_rs_config()->wake_up_ms * VB_NS_PER_MS;
 	uint64_t now = vb_now_ns();
 
 	if (deadline == VB_RS_NEVER)
@@ -335,7 +335,7 @@ VB_EXPORT int vb_rpoll(struct pollfd *fds, nfds_t nfds, uint64_t timeout_ns, con
 
 VB_EXPORT int rpoll(struct pollfd *fds, nfds_t nfds, int timeout)
 {
-	return vb_rpoll(fds, nfds, timeout < 0 ? VB_RS_NEVER : (uint64_t)timeout * NS_PER_MS, NULL);
+	return vb_rpoll(fds, nfds, timeout < 0 ? VB_RS_NEVER : (uint64_t)timeout * VB_NS_PER_MS, NULL);
 }
 
 /* ---- rselect ---- */
@@ -346,7 +346,7 @@ static uint64_t time_of(const struct timeval *timeout)
 
 	if (!timeout || timeout->tv_sec > LONGEST_S)
 		return VB_RS_NEVER;
-	return (uint64_t)timeout->tv_sec * NS_PER_S + (uint64_t)timeout->tv_usec * NS_PER_US;
+	return (uint64_t)timeout->tv_sec * VB_NS_PER_S + (uint64_t)timeout->tv_usec * VB_NS_PER_US;
 }
 
 VB_EXPORT int rselect(int nfds, fd_set *readfds, fd_set *writefds, fd_set *exceptfds, struct timeval *timeout)

@@ -156,7 +156,7 @@ static int time_left_ms(uint64_t deadline)
 
 	if (deadline == VB_RS_NEVER)
 		return -1;
-	return deadline <= now ? 0 : (int)vb_min_u64((deadline - now + NS_PER_MS - 1) / NS_PER_MS, INT32_MAX);
+	return deadline <= now ? 0 : (int)vb_min_u64(vb_ms_of_ns(deadline - now), INT32_MAX);
 }
 
 /* One place is for an ordinary descriptor, so that busy sockets do not hide it. */
@@ -256,8 +256,9 @@ static int wait_set(int fd, struct epoll_event *events, int max, uint64_t timeou
 
 VB_EXPORT int repoll_wait(int epfd, struct epoll_event *events, int maxevents, int timeout)
 {
-	return (int)vb_rs_result(wait_set(epfd, events, maxevents,
-					  timeout < 0 ? VB_RS_NEVER : (uint64_t)timeout * NS_PER_MS, NULL));
+	uint64_t timeout_ns = timeout < 0 ? VB_RS_NEVER : (uint64_t)timeout * VB_NS_PER_MS;
+
+	return (int)vb_rs_result(wait_set(epfd, events, maxevents, timeout_ns, NULL));
 }
 
 VB_EXPORT int vb_repoll_wait(int epfd, struct epoll_event *events, int maxevents, uint64_t timeout_ns,

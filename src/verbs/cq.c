@@ -2,6 +2,7 @@
 /* Completion queues as ibv_create_cq makes them. */
 #include <stdlib.h>
 
+#include "base/nanoseconds.h"
 #include "verbs/verbs.h"
 
 /* ---- creation and destruction ---- */
@@ -83,7 +84,6 @@ VB_EXPORT int ibv_resize_cq(struct ibv_cq *pub, int cqe)
 
 int vb_modify_cq(struct ibv_cq *pub, struct ibv_modify_cq_attr *attr)
 {
-	enum { NS_PER_US = 1000 };
 	int err = vb_refuse_call(pub->context, "ibv_modify_cq");
 	if (err)
 		return -err;
@@ -94,7 +94,7 @@ int vb_modify_cq(struct ibv_cq *pub, struct ibv_modify_cq_attr *attr)
 	}
 	if (attr->attr_mask & IBV_CQ_ATTR_MODERATE)
 		vb_cq_moderate(vb_cq_of(pub), attr->moderate.cq_count,
-			       (uint64_t)attr->moderate.cq_period * NS_PER_US);
+			       (uint64_t)attr->moderate.cq_period * VB_NS_PER_US);
 	return 0;
 }
 

@@ -4,8 +4,8 @@
  * From start to end, one thread has the queue to itself.
  */
 #include <string.h>
-#include <time.h>
 
+#include "base/nanoseconds.h"
 #include "verbs/verbs.h"
 
 static inline struct vb_verbs_cq *of(struct ibv_cq_ex *ex)
@@ -78,10 +78,8 @@ static uint64_t read_completion_ts(struct ibv_cq_ex *ex) { return of(ex)->curren
 /* The monotonic time stamp, converted by the difference that the two clocks have now. */
 static uint64_t read_wallclock_ns(struct ibv_cq_ex *ex)
 {
-	struct timespec now;
-	clock_gettime(CLOCK_REALTIME, &now);
-	uint64_t age_ns = vb_now_ns() - of(ex)->current.timestamp_ns;
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec - age_ns;
+	uint64_t now_ns = vb_clock_ns(CLOCK_REALTIME);
+	return now_ns - (vb_now_ns() - of(ex)->current.timestamp_ns);
 }
 
 /* ---- creation ---- */

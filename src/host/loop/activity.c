@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/cancel.h"
+#include "base/nanoseconds.h"
 
 enum {
 	/* in a row that find the process halted: a single look may find all threads asleep by chance */
@@ -82,8 +83,7 @@ static clockid_t clock_of(pid_t tid)
 static uint64_t time_run_ns(pid_t tid)
 {
 	struct timespec t;
-	return clock_gettime(clock_of(tid), &t) ? 0 :
-						  (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec + 1;
+	return clock_gettime(clock_of(tid), &t) ? 0 : vb_ns_of_timespec(t) + 1;
 }
 
 static bool sleeps(pid_t tid)

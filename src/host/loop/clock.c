@@ -3,17 +3,12 @@
 
 #include <string.h>
 #include <sys/random.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/cancel.h"
+#include "base/nanoseconds.h"
 
-uint64_t vb_now_ns(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
+uint64_t vb_now_ns(void) { return vb_clock_ns(CLOCK_MONOTONIC); }
 
 /* Steele, Lea and Flood's SplitMix64 step. */
 static uint64_t mix(uint64_t *state)
@@ -48,6 +43,6 @@ void vb_random(void *buf, size_t bytes)
 void vb_sleep_ns(uint64_t ns)
 {
 	VB_UNCANCELLED;
-	struct timespec time = { .tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000 };
+	struct timespec time = vb_timespec_of_ns(ns);
 	nanosleep(&time, NULL);
 }

@@ -27,6 +27,7 @@
 #include "base/cancel.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "base/nanoseconds.h"
 #include "base/thread.h"
 #include "base/waits.h"
 
@@ -35,8 +36,6 @@ enum {
 	/* a timer that re-arms itself for the past must not keep descriptors and pass waiting */
 	TIMERS_PER_ROUND = 256,
 	TIMERS_NS = 1000000, /* for the timers of a round, after the first */
-	NS_PER_MS = 1000000,
-	NS_PER_S = 1000000000,
 	SLICE_NS = 100000,
 };
 
@@ -386,9 +385,8 @@ static int wait_ms(struct epoll_event *events, uint64_t until, uint64_t now)
 {
 	int ms = -1;
 	if (until != UINT64_MAX) {
-		uint64_t ns = until > now ? until - now : 0;
-		uint64_t rounded = ns / NS_PER_MS + (ns % NS_PER_MS != 0);
-		ms = rounded > 1000000 ? 1000000 : (int)rounded;
+		enum { MOST_MS = 1000000 };
+		ms = (int)vb_min_u64(vb_ms_of_ns(until > now ? until - now : 0), MOST_MS);
 	}
 	return vb_epoll_wait(epoll_fd, events, EVENTS_PER_ROUND, ms);
 }
@@ -403,7 +401,7 @@ static int wait_events(struct epoll_event *events, uint64_t until)
 	if (!no_pwait2 && until > now && until != UINT64_MAX) {
 		struct {
 			int64_t sec, ns;
-		} t = { (int64_t)((until - now) / NS_PER_S), (int64_t)((until - now) % NS_PER_S) };
+		} t = { (int64_t)((until - now) / VB_NS_PER_S), (int64_t)((until - now) % VB_NS_PER_S) };
 		int n = (int)syscall(SYS_epoll_pwait2, epoll_fd, events, EVENTS_PER_ROUND, &t, NULL, 0);
 		if (n >= 0 || (errno != ENOSYS && errno != EPERM))
 			return n;

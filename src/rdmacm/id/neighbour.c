@@ -6,10 +6,11 @@
  */
 #include <stdlib.h>
 
+#include "base/nanoseconds.h"
 #include "rdmacm/agent/channel.h"
 #include "rdmacm/id/id.h"
 
-enum { ASK_NS = 5000000, KICK_NS = 1000000000, NS_PER_MS = 1000000 };
+enum { ASK_NS = 5000000, KICK_NS = 1000000000 };
 
 struct vb_cma_neighbour {
 	struct vb_list node;
@@ -67,7 +68,7 @@ static void ask_again(struct vb_timer *t, uint64_t now_ns)
 
 int vb_cma_neighbour_await_locked(struct vb_cma_id *id, const struct vb_route *route, int timeout_ms)
 {
-	uint64_t now = vb_now_ns(), wait_ns = timeout_ms > 0 ? (uint64_t)timeout_ms * NS_PER_MS : 0;
+	uint64_t now = vb_now_ns(), wait_ns = timeout_ms > 0 ? (uint64_t)timeout_ms * VB_NS_PER_MS : 0;
 	struct vb_cma_neighbour *n = malloc(sizeof(*n));
 
 	if (!n)

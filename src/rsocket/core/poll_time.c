@@ -9,7 +9,7 @@ static bool is_adaptive(void) { return vb_rs_config()->polling_us == VB_RS_ADAPT
 uint64_t vb_rs_poll_end(uint64_t since_ns)
 {
 	return is_adaptive() ? vb_poll_time_end(&poll_time, since_ns) :
-			       since_ns + vb_rs_config()->polling_us * NS_PER_US;
+			       since_ns + vb_rs_config()->polling_us * VB_NS_PER_US;
 }
 
 bool vb_rs_poll_pause(unsigned turn)

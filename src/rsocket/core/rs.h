@@ -45,15 +45,12 @@
 #include "base/cancel.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "base/nanoseconds.h"
 #include "base/numbers.h"
 #include "base/ticks.h"
 #include "host/host.h"
 #include "proto/rsocket/rs_stream.h"
 #include "rsocket/private.h"
-
-#define NS_PER_US UINT64_C(1000)
-#define NS_PER_MS UINT64_C(1000000)
-#define NS_PER_S  UINT64_C(1000000000)
 
 /* Fails a public call: explains, sets errno, gives -1. err is positive. */
 #define vb_rs_fail(err, ...) (__extension__({           \

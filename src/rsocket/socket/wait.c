@@ -30,7 +30,7 @@ static int time_left_ms(uint64_t deadline)
 		return most;
 	if (deadline <= now)
 		return 0;
-	return (int)vb_min_u64((deadline - now + NS_PER_MS - 1) / NS_PER_MS, (uint64_t)most);
+	return (int)vb_min_u64(vb_ms_of_ns(deadline - now), (uint64_t)most);
 }
 
 /* ---- turns ---- */

@@ -7,7 +7,7 @@
 #include "rsocket/stream/stream.h"
 
 /* When the lock was held. */
-#define RETRY_NS (10 * NS_PER_MS)
+#define RETRY_NS (10 * VB_NS_PER_MS)
 
 /* In the progress thread, which must not wait for a lock that a program may hold for long. */
 static void fire(struct vb_timer *timer, uint64_t now_ns)
@@ -23,7 +23,7 @@ static void fire(struct vb_timer *timer, uint64_t now_ns)
 		vb_rs_flush_locked(s);
 		if (vb_rs_endpoint_progress_locked(s))
 			vb_rs_wake_locked(s);
-		vb_timer_set(timer, now_ns + (uint64_t)s->options.keep_idle_s * NS_PER_S);
+		vb_timer_set(timer, now_ns + (uint64_t)s->options.keep_idle_s * VB_NS_PER_S);
 	}
 	pthread_mutex_unlock(&s->lock);
 }
@@ -38,7 +38,7 @@ void vb_rs_keepalive_locked(struct vb_rs *s)
 		return;
 	s->keepalive.fire = fire;
 	s->keepalive.arg = s;
-	vb_timer_set(&s->keepalive, vb_now_ns() + (uint64_t)s->options.keep_idle_s * NS_PER_S);
+	vb_timer_set(&s->keepalive, vb_now_ns() + (uint64_t)s->options.keep_idle_s * VB_NS_PER_S);
 }
 
 void vb_rs_keepalive_stop(struct vb_rs *s)
