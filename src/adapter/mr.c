@@ -130,11 +130,12 @@ static int advise_one(const struct vb_pd *pd, const struct ibv_sge *sge, bool po
 		      bool must)
 {
 	const struct vb_key *table = vb_key_table(vb_arena);
+	struct vb_key_use use =
+		vb_key_use_of_sge(sge, writable ? IBV_ACCESS_LOCAL_WRITE : 0, pd->number);
 	uint64_t va;
 	if (!sge->length)
 		return 0;
-	if (vb_key_check(table, sge->lkey, sge->addr, sge->length,
-			 VB_KEY_LOCAL | (writable ? IBV_ACCESS_LOCAL_WRITE : 0), pd->number, 0, &va) ||
+	if (vb_key_check(table, &use, &va) != VB_KEY_OK ||
 	    !vb_key_is_on_demand(table, sge->lkey))
 		return -EFAULT;
 	int err = populate ? vb_mem_populate((void *)(uintptr_t)va, sge->length, writable) : 0;

@@ -88,7 +88,7 @@ int vb_pd_fini(struct vb_pd *pd);
 
 /* ---- memory regions ---- */
 
-/* All that exist. No region has IBV_ACCESS_FLUSH_PERSISTENT (flush.h). */
+/* All that exist. No region has IBV_ACCESS_FLUSH_PERSISTENT (vb_execution_flush). */
 enum {
 	VB_ACCESS_FLAGS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
 			  IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED |

@@ -277,8 +277,7 @@ bool vb_check_list(struct vb_sg_list list, unsigned access, const char *what)
 		struct vb_key_use use = vb_key_use_of_sge(s, access, list.pd);
 		if (!s->length)
 			continue;
-		enum vb_key_fault fault = vb_key_check(vb_key_table(vb_arena), s->lkey, s->addr, s->length,
-						       use.access, list.pd, 0, &va);
+		enum vb_key_fault fault = vb_key_check(vb_key_table(vb_arena), &use, &va);
 		if (fault == VB_KEY_OK)
 			continue;
 		vb_check_report_here(

@@ -55,11 +55,11 @@ static bool sum_list(const struct vb_qp *qp, const struct vb_sqe *sqe, uint64_t 
 	*sum = 0;
 	for (unsigned i = 0; i < sqe->nsge; i++) {
 		const struct ibv_sge *s = &sqe->sge[i];
+		struct vb_key_use use = vb_key_use_of_sge(s, 0, qp->pd->number);
 		uint64_t va;
 		if (!s->length)
 			continue;
-		if (vb_key_check(vb_key_table(vb_arena), s->lkey, s->addr, s->length, VB_KEY_LOCAL,
-				 qp->pd->number, 0, &va) ||
+		if (vb_key_check(vb_key_table(vb_arena), &use, &va) != VB_KEY_OK ||
 		    (atomic_load(&vb_key_entry(s->lkey)->access) & VB_KEY_NULL) ||
 		    vb_mem_check((void *)(uintptr_t)va, s->length, false))
 			return false;

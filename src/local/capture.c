@@ -44,8 +44,9 @@ static bool fetch_target(void *ctx, uint64_t offset, size_t bytes, uint8_t *to)
 	    r->opcode == IBV_WR_SEND_WITH_INV)
 		return l->execution.have_rwqe &&
 		       copy_list(vb_sg_list_of_receive(&l->execution.rwqe), offset, bytes, to);
-	if (vb_key_check(vb_key_table(vb_arena), r->rkey, r->remote_addr + offset, bytes, 0,
-			 vb_qp_domain(l->qp), l->qp->qpn, &va) != VB_KEY_OK)
+	struct vb_key_use use = { .key = r->rkey, .pd = vb_qp_domain(l->qp), .qpn = l->qp->qpn,
+				  .addr = r->remote_addr + offset, .length = bytes };
+	if (vb_key_check(vb_key_table(vb_arena), &use, &va) != VB_KEY_OK)
 		return false;
 	vb_ranges_of_bytes(&from, (void *)(uintptr_t)va, bytes);
 	from.on_demand = vb_key_is_on_demand(vb_key_table(vb_arena), r->rkey);

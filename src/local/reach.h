@@ -34,10 +34,11 @@ static inline bool vb_peer_grants(struct vb_local_qp *l, uint32_t rkey, uint64_t
 				  unsigned access, uint64_t *va)
 {
 	const struct vb_shm_qp *t = vb_theirs_of(l);
+	const struct vb_key_use use = { .key = rkey, .access = access, .addr = addr, .length = length,
+					.pd = atomic_load_explicit(&t->pd, memory_order_relaxed),
+					.qpn = l->their_qpn };
 	return (atomic_load_explicit(&t->access, memory_order_relaxed) & access) &&
-	       vb_key_check(vb_key_table(l->peer->arena), rkey, addr, length, access,
-			    atomic_load_explicit(&t->pd, memory_order_relaxed), l->their_qpn,
-			    va) == VB_KEY_OK;
+	       vb_key_check(vb_key_table(l->peer->arena), &use, va) == VB_KEY_OK;
 }
 
 /* Where this process has the target; NULL: it has not. */

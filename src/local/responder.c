@@ -230,8 +230,7 @@ static enum step do_send_invalidate(struct vb_local_qp *l, struct failure *f)
 static struct vb_key_use use_of(const struct vb_local_qp *l, unsigned right)
 {
 	const struct vb_slot_copy *r = &l->cur;
-	return (struct vb_key_use){ .key = r->rkey, .pd = vb_qp_domain(l->qp), .access = right,
-				    .addr = r->remote_addr, .length = r->length };
+	return vb_execution_use(&l->execution, r->rkey, r->remote_addr, r->length, right);
 }
 
 /* Finds where the request's target is in this process, for its next slice. */

@@ -4,7 +4,6 @@
 #include <errno.h>
 
 #include "adapter/memory/arena.h"
-#include "adapter/memory/flush.h"
 #include "adapter/memory/window.h"
 #include "adapter/queues/tags.h"
 #include "adapter/execution/refusal.h"
@@ -137,8 +136,7 @@ int vb_execution_translate(struct vb_execution *x, const struct vb_key_use *use,
 	int err = vb_execution_check_right(x, use->access);
 	if (err || !use->length)
 		return err;
-	enum vb_key_fault fault = vb_key_check(vb_key_table(vb_arena), use->key, use->addr, use->length,
-					       use->access, use->pd, x->qp->qpn, va);
+	enum vb_key_fault fault = vb_key_check(vb_key_table(vb_arena), use, va);
 	return vb_likely(fault == VB_KEY_OK) ? 0 :
 					       vb_execution_refuse(x, -EACCES, vb_key_explain(fault, use));
 }
@@ -161,11 +159,9 @@ int vb_execution_atomic(struct vb_execution *x, const struct vb_atomic *atomic, 
 	bool stores = atomic->kind == VB_REQ_ATOMIC_WRITE;
 	bool swaps = atomic->kind == VB_REQ_COMPARE_SWAP;
 	enum vb_touch_op op = stores ? VB_TOUCH_STORE : swaps ? VB_TOUCH_COMPARE_SWAP : VB_TOUCH_ADD;
-	struct vb_key_use use = { .key = atomic->rkey,
-				  .pd = vb_qp_domain(x->qp),
-				  .access = stores ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_ATOMIC,
-				  .addr = atomic->addr,
-				  .length = sizeof(*original) };
+	struct vb_key_use use =
+		vb_execution_use(x, atomic->rkey, atomic->addr, sizeof(*original),
+				 stores ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_ATOMIC);
 	uint64_t va = 0;
 	if (atomic->addr % 8)
 		return vb_execution_refuse(x, -EINVAL, "the address of an atomic is not a multiple of 8");
@@ -180,17 +176,37 @@ int vb_execution_atomic(struct vb_execution *x, const struct vb_atomic *atomic, 
 		       0;
 }
 
+/* The rights that a placement (enum ibv_placement_type) needs; 0: there is no such placement. */
+static unsigned flush_rights(unsigned placement)
+{
+	if (!placement || placement & ~(unsigned)(IBV_FLUSH_GLOBAL | IBV_FLUSH_PERSISTENT))
+		return 0;
+	return (placement & IBV_FLUSH_GLOBAL ? IBV_ACCESS_FLUSH_GLOBAL : 0) |
+	       (placement & IBV_FLUSH_PERSISTENT ? IBV_ACCESS_FLUSH_PERSISTENT : 0);
+}
+
+/*
+ * A peer wants its writes globally visible, or persistent. Requests are executed in order and memory is
+ * coherent, so writes are globally visible already, and only the rights need a check. No region has the right
+ * to be persistent.
+ */
 int vb_execution_flush(struct vb_execution *x, uint32_t rkey, uint64_t addr, uint64_t length,
 		       unsigned placement, unsigned level)
 {
-	unsigned rights = vb_flush_rights(placement);
+	unsigned rights = flush_rights(placement);
+	const struct vb_key *table = vb_key_table(vb_arena);
+	uint64_t va;
 	if (!rights || level > IBV_FLUSH_MR)
 		return vb_execution_refuse(x, -EINVAL, "a flush to nowhere, or of what is neither a range nor a region");
 	if (rights & ~vb_qp_attr(x->qp, qp_access_flags))
 		return vb_execution_refuse(x, -EINVAL, explain_rights(x->qp, rights));
-	enum vb_key_fault fault = vb_flush_check(rkey, addr, length, level == IBV_FLUSH_MR, rights,
-						 vb_qp_domain(x->qp), x->qp->qpn);
-	return fault == VB_KEY_OK ? 0 : vb_execution_refuse(x, -EACCES, vb_key_fault_text(fault));
+	struct vb_key_use use = vb_execution_use(x, rkey, addr, length, rights);
+	if (level == IBV_FLUSH_MR) {
+		use.addr = atomic_load_explicit(&vb_key_at(table, rkey)->iova, memory_order_relaxed);
+		use.length = 0;
+	}
+	enum vb_key_fault fault = vb_key_check(table, &use, &va);
+	return fault == VB_KEY_OK ? 0 : vb_execution_refuse(x, -EACCES, vb_key_explain(fault, &use));
 }
 
 int vb_execution_invalidate(struct vb_execution *x, uint32_t rkey)

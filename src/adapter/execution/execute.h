@@ -64,6 +64,13 @@ void vb_execution_end_receive(struct vb_execution *x, enum ibv_wc_status status)
 
 /* ---- the memory that a request names ---- */
 
+/* What a request asks for with one of the remote rights (enum ibv_access_flags). */
+static inline struct vb_key_use vb_execution_use(const struct vb_execution *x, uint32_t rkey, uint64_t addr,
+						 uint64_t length, unsigned right)
+{
+	return (struct vb_key_use){ .key = rkey, .pd = vb_qp_domain(x->qp), .qpn = x->qp->qpn,
+				    .access = right, .addr = addr, .length = length };
+}
 /* Does the queue pair allow such accesses (an enum ibv_access_flags)? */
 int vb_execution_check_right(struct vb_execution *x, unsigned right) VB_MUST_USE;
 /*

@@ -155,8 +155,7 @@ static int check(void *ctx, uint32_t rkey, uint64_t addr, uint64_t len, enum vb_
 	struct vb_execution *x = ctx;
 	if (vb_execution_is_remote(x))
 		return remote_result(x, vb_xrc_remote_check(x->qp, rkey, addr, len, access));
-	struct vb_key_use use = { .key = rkey, .pd = vb_qp_domain(x->qp), .access = rights[access],
-				  .addr = addr, .length = len };
+	struct vb_key_use use = vb_execution_use(x, rkey, addr, len, rights[access]);
 	return vb_execution_translate(x, &use, &va);
 }
 
@@ -184,8 +183,7 @@ static int write_data(void *ctx, uint32_t rkey, uint64_t addr, const void *bytes
 	struct vb_execution *x = ctx;
 	if (vb_execution_is_remote(x))
 		return remote_result(x, vb_xrc_remote_write(x->qp, rkey, addr, bytes, len));
-	struct vb_key_use use = { .key = rkey, .pd = vb_qp_domain(x->qp), .access = IBV_ACCESS_REMOTE_WRITE,
-				  .addr = addr, .length = len };
+	struct vb_key_use use = vb_execution_use(x, rkey, addr, len, IBV_ACCESS_REMOTE_WRITE);
 	return move(x, &use, (void *)(uintptr_t)bytes);
 }
 
@@ -201,8 +199,8 @@ bool vb_execution_read(struct vb_execution *x, uint32_t srqn, uint32_t rkey, uin
 	uint32_t pd = x->qp->xrcd ? vb_xrc_pd(x->qp, srqn) : x->qp->pd->number;
 	if (vb_unlikely(!pd) && x->qp->xrcd->share)
 		return read_remotely(x->qp, srqn, rkey, address, to, bytes);
-	struct vb_key_use use = { .key = rkey, .pd = pd, .access = IBV_ACCESS_REMOTE_READ, .addr = address,
-				  .length = bytes };
+	struct vb_key_use use = vb_execution_use(x, rkey, address, bytes, IBV_ACCESS_REMOTE_READ);
+	use.pd = pd;
 	return !move(x, &use, to);
 }
 

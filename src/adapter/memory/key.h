@@ -69,9 +69,13 @@ enum vb_key_fault {
 
 const char *vb_key_fault_text(enum vb_key_fault fault);
 
-/* An access to [addr, addr + length) through a key, in a protection domain, with IBV_ACCESS_* bits. */
+/*
+ * An access to [addr, addr + length) through a key, in a protection domain, with IBV_ACCESS_* bits and
+ * VB_KEY_LOCAL.
+ */
 struct vb_key_use {
 	uint32_t key, pd;
+	uint32_t qpn; /* of the queue pair that was asked, which a window may be for; of an lkey 0 */
 	unsigned access;
 	uint64_t addr, length;
 };
@@ -114,18 +118,18 @@ struct vb_key_region {
 };
 
 /* The part of vb_key_check that is the same for all addresses. */
-static inline enum vb_key_fault vb_key_open(const struct vb_key *k, uint32_t key, unsigned access,
-					    uint32_t pd, uint32_t qpn, struct vb_key_region *region)
+static inline enum vb_key_fault vb_key_open(const struct vb_key *k, const struct vb_key_use *use,
+					    struct vb_key_region *region)
 {
-	if (vb_unlikely(!key || atomic_load_explicit(&k->key, memory_order_acquire) != key))
+	if (vb_unlikely(!use->key || atomic_load_explicit(&k->key, memory_order_acquire) != use->key))
 		return VB_KEY_UNKNOWN;
-	if (vb_unlikely(atomic_load_explicit(&k->pd, memory_order_relaxed) != pd))
+	if (vb_unlikely(atomic_load_explicit(&k->pd, memory_order_relaxed) != use->pd))
 		return VB_KEY_PD;
 	uint32_t only = atomic_load_explicit(&k->qpn, memory_order_relaxed);
-	if (vb_unlikely(only && only != qpn))
+	if (vb_unlikely(only && only != use->qpn))
 		return VB_KEY_QP;
 	region->access = atomic_load_explicit(&k->access, memory_order_relaxed);
-	if (vb_unlikely(access & ~region->access))
+	if (vb_unlikely(use->access & ~region->access))
 		return VB_KEY_ACCESS;
 	region->iova = atomic_load_explicit(&k->iova, memory_order_relaxed);
 	region->length = atomic_load_explicit(&k->length, memory_order_relaxed);
@@ -134,36 +138,26 @@ static inline enum vb_key_fault vb_key_open(const struct vb_key *k, uint32_t key
 }
 
 /* And the part that is the address's. */
-static inline enum vb_key_fault vb_key_reach(const struct vb_key_region *region, uint64_t addr,
-					     uint64_t length, uint64_t *va)
+static inline enum vb_key_fault vb_key_reach(const struct vb_key_region *region,
+					     const struct vb_key_use *use, uint64_t *va)
 {
-	uint64_t offset = addr - region->iova;
-	if (vb_unlikely(!vb_is_within(offset, length, region->length)))
+	uint64_t offset = use->addr - region->iova;
+	if (vb_unlikely(!vb_is_within(offset, use->length, region->length)))
 		return VB_KEY_BOUNDS;
 	*va = region->va + offset;
 	return VB_KEY_OK;
 }
 
-/* vb_key_check, by the key's entry. */
-static inline enum vb_key_fault vb_key_check_at(const struct vb_key *k, uint32_t key, uint64_t addr,
-						uint64_t length, unsigned access, uint32_t pd, uint32_t qpn,
-						uint64_t *va)
-{
-	struct vb_key_region region;
-	enum vb_key_fault fault = vb_key_open(k, key, access, pd, qpn, &region);
-	return vb_likely(fault == VB_KEY_OK) ? vb_key_reach(&region, addr, length, va) : fault;
-}
-
 /*
- * May [addr, addr + length) be accessed through key with these rights (IBV_ACCESS_* bits, VB_KEY_LOCAL for an
- * lkey) in domain pd by queue pair qpn (looked at for windows; of an lkey 0)? If so *va is where addr is in
- * the owner's address space. length must not be 0: an access to no bytes needs no key.
+ * May the memory be accessed so? If it may, *va is where use->addr is in the owner's address space.
+ * use->length must not be 0: an access to no bytes needs no key.
  */
-static inline enum vb_key_fault vb_key_check(const struct vb_key *table, uint32_t key, uint64_t addr,
-					     uint64_t length, unsigned access, uint32_t pd, uint32_t qpn,
+static inline enum vb_key_fault vb_key_check(const struct vb_key *table, const struct vb_key_use *use,
 					     uint64_t *va)
 {
-	return vb_key_check_at(vb_key_at(table, key), key, addr, length, access, pd, qpn, va);
+	struct vb_key_region region;
+	enum vb_key_fault fault = vb_key_open(vb_key_at(table, use->key), use, &region);
+	return vb_likely(fault == VB_KEY_OK) ? vb_key_reach(&region, use, va) : fault;
 }
 
 /*
@@ -172,13 +166,13 @@ static inline enum vb_key_fault vb_key_check(const struct vb_key *table, uint32_
  */
 static inline void *vb_key_find(const struct ibv_sge *s, unsigned access, uint32_t pd)
 {
-	const struct vb_key *k = vb_key_at(vb_key_table(vb_arena), s->lkey);
+	const struct vb_key_use use = vb_key_use_of_sge(s, access, pd);
+	struct vb_key_region region;
 	uint64_t va;
-	if (vb_unlikely(vb_key_check_at(k, s->lkey, s->addr, s->length, access | VB_KEY_LOCAL, pd, 0, &va) !=
-			VB_KEY_OK))
+	if (vb_unlikely(vb_key_open(vb_key_at(vb_key_table(vb_arena), use.key), &use, &region)) ||
+	    vb_unlikely(vb_key_reach(&region, &use, &va)))
 		return NULL;
-	unsigned has = atomic_load_explicit(&k->access, memory_order_relaxed);
-	return vb_unlikely(has & (VB_KEY_NULL | IBV_ACCESS_ON_DEMAND)) ? NULL : (void *)(uintptr_t)va;
+	return vb_unlikely(region.access & (VB_KEY_NULL | IBV_ACCESS_ON_DEMAND)) ? NULL : (void *)(uintptr_t)va;
 }
 
 /* What a key stands for. */

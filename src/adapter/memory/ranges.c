@@ -34,13 +34,13 @@ struct opened {
 static inline enum vb_key_fault find_entry(struct opened *o, const struct vb_key *table, uint32_t pd,
 					   const struct ibv_sge *s, unsigned access, uint64_t *va)
 {
+	const struct vb_key_use use = vb_key_use_of_sge(s, access, pd);
 	enum vb_key_fault fault = VB_KEY_OK;
-	if (vb_unlikely(s->lkey != o->key || !s->lkey))
-		fault = vb_key_open(vb_key_at(table, s->lkey), s->lkey, access | VB_KEY_LOCAL, pd, 0,
-				    &o->region);
-	o->key = s->lkey;
+	if (vb_unlikely(use.key != o->key || !use.key))
+		fault = vb_key_open(vb_key_at(table, use.key), &use, &o->region);
+	o->key = use.key;
 	if (vb_likely(fault == VB_KEY_OK))
-		fault = vb_key_reach(&o->region, s->addr, s->length, va);
+		fault = vb_key_reach(&o->region, &use, va);
 	return fault;
 }
 
@@ -97,8 +97,7 @@ const char *vb_ranges_explain_unmapped(struct vb_sg_list list, unsigned access)
 	uint64_t va;
 	for (const struct ibv_sge *s = list.sge; s < list.sge + list.n; s++) {
 		struct vb_key_use use = vb_key_use_of_sge(s, access, list.pd);
-		if (vb_key_check(table, s->lkey, s->addr, s->length, use.access, list.pd, 0, &va) ==
-			    VB_KEY_OK &&
+		if (vb_key_check(table, &use, &va) == VB_KEY_OK &&
 		    vb_mem_check((void *)(uintptr_t)va, s->length, access & IBV_ACCESS_LOCAL_WRITE))
 			return vb_key_explain(VB_KEY_UNMAPPED, &use);
 	}

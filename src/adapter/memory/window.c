@@ -96,8 +96,9 @@ static const char *why_not_region(const struct vb_key *r, const struct vb_sqe *s
 		return "a window cannot show a part of a zero-based region";
 	if ((sqe->imm & VB_REMOTE_WRITES) && !(access & IBV_ACCESS_LOCAL_WRITE))
 		return "remote writes and atomics through the window need a region with IBV_ACCESS_LOCAL_WRITE";
-	enum vb_key_fault fault = vb_key_check(vb_key_table(vb_arena), sqe->bind.region, sqe->remote_addr,
-					       sqe->bind.bytes, VB_KEY_LOCAL, pd, 0, va);
+	struct vb_key_use use = { .key = sqe->bind.region, .pd = pd, .access = VB_KEY_LOCAL,
+				  .addr = sqe->remote_addr, .length = sqe->bind.bytes };
+	enum vb_key_fault fault = vb_key_check(vb_key_table(vb_arena), &use, va);
 	return fault == VB_KEY_OK ? NULL : vb_key_fault_text(fault);
 }
 
