@@ -172,7 +172,8 @@ static inline void *vb_key_find(const struct ibv_sge *s, unsigned access, uint32
 	if (vb_unlikely(vb_key_open(vb_key_at(vb_key_table(vb_arena), use.key), &use, &region)) ||
 	    vb_unlikely(vb_key_reach(&region, &use, &va)))
 		return NULL;
-	return vb_unlikely(region.access & (VB_KEY_NULL | IBV_ACCESS_ON_DEMAND)) ? NULL : (void *)(uintptr_t)va;
+	bool is_special = region.access & (VB_KEY_NULL | IBV_ACCESS_ON_DEMAND);
+	return vb_unlikely(is_special) ? NULL : (void *)(uintptr_t)va;
 }
 
 /* What a key stands for. */
