@@ -90,7 +90,7 @@ UNUSED static pid_t take_rdma(int listener)
 	return child;
 }
 
-UNUSED static volatile sig_atomic_t num_signals;
+UNUSED static atomic_int num_signals;
 
 UNUSED static void count(int number) { num_signals++; }
 
