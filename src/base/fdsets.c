@@ -38,9 +38,10 @@ int vb_polls_to_sets(const struct pollfd *fds, nfds_t n, fd_set *readfds, fd_set
 {
 	int ready = 0;
 
-	for (nfds_t i = 0; i < n; i++) {
+	for (nfds_t i = 0; i < n; i++)
 		if (fds[i].revents & POLLNVAL)
 			return -EBADF;
+	for (nfds_t i = 0; i < n; i++) {
 		ready += keep(&fds[i], readfds, POLLIN | POLLHUP | POLLERR);
 		ready += keep(&fds[i], writefds, POLLOUT | POLLERR);
 		ready += keep(&fds[i], exceptfds, POLLPRI);

@@ -10,7 +10,8 @@
 nfds_t vb_polls_from_sets(int nfds, const fd_set *readfds, const fd_set *writefds, const fd_set *exceptfds,
 			  struct pollfd *fds);
 /*
- * Leaves in the sets what is ready, as select(2) would. Returns how many bits are set, or -EBADF.
+ * Leaves in the sets what is ready, as select(2) would. Returns how many bits are set; or -EBADF, and leaves
+ * the sets alone.
  */
 int vb_polls_to_sets(const struct pollfd *fds, nfds_t n, fd_set *readfds, fd_set *writefds,
 		     fd_set *exceptfds);

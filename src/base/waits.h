@@ -8,6 +8,7 @@
 #ifndef VB_BASE_WAITS_H
 #define VB_BASE_WAITS_H
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stddef.h>
@@ -34,6 +35,12 @@ static inline int vb_poll(struct pollfd *fds, nfds_t n, int time_ms)
 static inline int vb_epoll_create(int flags)
 {
 	return (int)syscall(SYS_epoll_create1, flags);
+}
+
+/* Another descriptor of a set. */
+static inline int vb_epoll_copy(int set)
+{
+	return (int)syscall(SYS_fcntl, set, F_DUPFD_CLOEXEC, 0);
 }
 
 /* As epoll_ctl(2). */

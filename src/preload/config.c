@@ -46,7 +46,8 @@ static bool read_word(const char *text, const char *prefix, const struct word *w
 	return false;
 }
 
-static void read_line(const char *line)
+/* False: it is no rule, and neither empty nor a comment. */
+static bool read_line(const char *line)
 {
 	static const struct word domains[] = { { "INET", AF_INET }, { "INET6", AF_INET6 } };
 	static const struct word types[] = { { "STREAM", SOCK_STREAM }, { "DGRAM", SOCK_DGRAM } };
@@ -54,14 +55,29 @@ static void read_line(const char *line)
 	struct rule *r = &rules[num_rules];
 	char domain[16], type[16], protocol[16];
 
-	if (line[0] == '#' || sscanf(line, "%63s %15s %15s %15s", r->program, domain, type, protocol) != 4)
-		return;
+	line += strspn(line, " \t\r\n");
+	if (!*line || *line == '#')
+		return true;
+	if (sscanf(line, "%63s %15s %15s %15s", r->program, domain, type, protocol) != 4)
+		return false;
 	if (!strncasecmp(domain, "PF_", 3))
 		memcpy(domain, "AF", 2);
-	if (read_word(domain, "AF_", domains, VB_ARRAY_LEN(domains), &r->domain) &&
-	    read_word(type, "SOCK_", types, VB_ARRAY_LEN(types), &r->type) &&
-	    read_word(protocol, "IPPROTO_", protocols, VB_ARRAY_LEN(protocols), &r->protocol))
-		num_rules++;
+	if (!read_word(domain, "AF_", domains, VB_ARRAY_LEN(domains), &r->domain) ||
+	    !read_word(type, "SOCK_", types, VB_ARRAY_LEN(types), &r->type) ||
+	    !read_word(protocol, "IPPROTO_", protocols, VB_ARRAY_LEN(protocols), &r->protocol))
+		return false;
+	num_rules++;
+	return true;
+}
+
+static void read_rules(FILE *f, const char *name)
+{
+	char line[256];
+
+	for (unsigned n = 1; num_rules < MOST_RULES && fgets(line, sizeof(line), f); n++)
+		if (!read_line(line))
+			vb_explain_line(name, "line %u is not \"program domain type protocol\", and is left out",
+					n);
 }
 
 static int number_from(const char *name)
@@ -74,17 +90,17 @@ static int number_from(const char *name)
 static void read_all(void)
 {
 	const char *setting = getenv("VERBATIM_SOCKETS_CONFIG");
-	FILE *f = fopen(setting ?: CONFIG_FILE, "re");
-	char line[256];
+	const char *name = setting ?: CONFIG_FILE;
+	FILE *f = fopen(name, "re");
 
 	if (!f && setting)
 		vb_explain_line("VERBATIM_SOCKETS_CONFIG", "%s: %s; so all TCP sockets count", setting,
 				strerror(errno));
 
-	while (f && num_rules < MOST_RULES && fgets(line, sizeof(line), f))
-		read_line(line);
-	if (f)
+	if (f) {
+		read_rules(f, name);
 		fclose(f);
+	}
 	send_queue = number_from("RS_SQ_SIZE");
 	receive_queue = number_from("RS_RQ_SIZE");
 	inline_bytes = number_from("RS_INLINE");

@@ -8,7 +8,6 @@
 #include "base/signals.h"
 #include "preload/preload.h"
 
-#define NS_PER_S  UINT64_C(1000000000)
 /*
  * How long another host may take to answer over RDMA, before TCP is tried; and for how long RDMA is then not
  * tried with it.
@@ -72,17 +71,20 @@ VB_EXPORT int bind(int fd, const struct sockaddr *addr, socklen_t len)
 
 /* ---- options ---- */
 
-static void copy_option(int fd, int rs, int level, int name)
+/* Sets an option of an rsocket or of a kernel's socket. */
+typedef int (*vb_set_option)(int to, int level, int name, const void *value, socklen_t len);
+
+static void copy_option(int fd, int level, int name, vb_set_option set, int to)
 {
 	char value[64];
 	socklen_t len = sizeof(value);
 
 	if (!vb_real()->getsockopt(fd, level, name, value, &len))
-		(void)rsetsockopt(rs, level, name, value, len);
+		(void)set(to, level, name, value, len);
 }
 
 /* The kernel reports twice the size that was set. */
-static void copy_size(int fd, int rs, int name)
+static void copy_size(int fd, int name, vb_set_option set, int to)
 {
 	int value = 0;
 	socklen_t len = sizeof(value);
@@ -90,25 +92,32 @@ static void copy_size(int fd, int rs, int name)
 	if (vb_real()->getsockopt(fd, SOL_SOCKET, name, &value, &len))
 		return;
 	value /= 2;
-	(void)rsetsockopt(rs, SOL_SOCKET, name, &value, sizeof(value));
+	(void)set(to, SOL_SOCKET, name, &value, sizeof(value));
 }
 
-void vb_copy_options(const struct vb_sock *v, int fd, int rs)
+/* What was set on the socket is set on `to` as well. */
+static void copy_options(const struct vb_sock *v, int fd, vb_set_option set, int to)
 {
 	static const struct {
 		int level, name;
 	} copied[] = {
 		{ SOL_SOCKET, SO_REUSEADDR }, { SOL_SOCKET, SO_KEEPALIVE }, { SOL_SOCKET, SO_OOBINLINE }, { SOL_SOCKET, SO_LINGER },
-		{ SOL_SOCKET, SO_RCVTIMEO }, { SOL_SOCKET, SO_SNDTIMEO }, { IPPROTO_TCP, TCP_NODELAY }, { IPPROTO_TCP, TCP_KEEPIDLE },
-		{ IPPROTO_IP, IP_TOS }, { IPPROTO_IPV6, IPV6_V6ONLY },
+		{ SOL_SOCKET, SO_RCVTIMEO }, { SOL_SOCKET, SO_SNDTIMEO }, { SOL_SOCKET, SO_PRIORITY }, { IPPROTO_TCP, TCP_NODELAY },
+		{ IPPROTO_TCP, TCP_KEEPIDLE }, { IPPROTO_TCP, TCP_KEEPINTVL }, { IPPROTO_TCP, TCP_KEEPCNT },
+		{ IPPROTO_TCP, TCP_USER_TIMEOUT }, { IPPROTO_IP, IP_TOS }, { IPPROTO_IPV6, IPV6_V6ONLY }, { IPPROTO_IPV6, IPV6_TCLASS },
 	};
 
 	for (size_t i = 0; i < VB_ARRAY_LEN(copied); i++)
-		copy_option(fd, rs, copied[i].level, copied[i].name);
+		copy_option(fd, copied[i].level, copied[i].name, set, to);
 	if (v->has_send_size)
-		copy_size(fd, rs, SO_SNDBUF);
+		copy_size(fd, SO_SNDBUF, set, to);
 	if (v->has_receive_size)
-		copy_size(fd, rs, SO_RCVBUF);
+		copy_size(fd, SO_RCVBUF, set, to);
+}
+
+static void set_up(const struct vb_sock *v, int fd, int rs)
+{
+	copy_options(v, fd, rsetsockopt, rs);
 	vb_apply_sizes(rs);
 }
 
@@ -196,6 +205,11 @@ static bool is_silent(const struct sockaddr_storage *to)
 	return is;
 }
 
+void vb_connect_forked(void)
+{
+	pthread_mutex_init(&silent_lock, NULL);
+}
+
 static void note_silent(const struct sockaddr_storage *to)
 {
 	struct in6_addr key;
@@ -234,15 +248,12 @@ static uint64_t timeout_of(int fd, int name)
  */
 static int wait_for(struct pollfd *fds, nfds_t n, uint64_t time_ns, bool has_timeout)
 {
-	uint64_t end = time_ns == VB_RS_NEVER ? VB_RS_NEVER : vb_now() + time_ns;
+	uint64_t end = vb_end_of(time_ns);
 
 	for (;;) {
-		int ready = vb_rpoll(fds, n, time_ns, NULL);
+		int ready = vb_rpoll(fds, n, vb_time_left(end), NULL);
 		if (ready >= 0 || errno != EINTR || has_timeout || !vb_goes_on_after_signal(NULL))
 			return ready;
-		uint64_t now = vb_now();
-		if (end != VB_RS_NEVER)
-			time_ns = now < end ? end - now : 0;
 	}
 }
 
@@ -281,19 +292,20 @@ static void close_rsocket(int *rs)
 static int connect_rdma_locked(struct vb_sock *v, int fd, const struct sockaddr_storage *to, socklen_t len)
 {
 	bool here = is_here(to, len), waits = !is_nonblocking(fd);
-	uint64_t time_ns = !here ? ANSWER_NS : waits ? VB_RS_NEVER : HERE_NS;
+	uint64_t program_ns = timeout_of(fd, SO_SNDTIMEO);
+	uint64_t time_ns = !here ? ANSWER_NS : waits ? program_ns : HERE_NS;
 
 	if (is_silent(to))
 		return EHOSTUNREACH;
 	int rs __attribute__((cleanup(close_rsocket))) = rsocket(to->ss_family, SOCK_STREAM, 0);
 	if (rs < 0)
 		return errno;
-	vb_copy_options(v, fd, rs);
+	set_up(v, fd, rs);
 	bind_as(fd, rs);
 	(void)rfcntl(rs, F_SETFL, O_NONBLOCK);
 	int err = rconnect(rs, (const struct sockaddr *)to, len) ? errno : 0;
 	if (err == EINPROGRESS)
-		err = await(rs, time_ns, timeout_of(fd, SO_SNDTIMEO) != VB_RS_NEVER);
+		err = await(rs, time_ns, program_ns != VB_RS_NEVER);
 	bool goes_on = !err || (err == EINTR && here) || (err == EINPROGRESS && here);
 	if (!goes_on) {
 		if (err == EINPROGRESS || err == ETIMEDOUT || err == EHOSTUNREACH)
@@ -314,7 +326,7 @@ static int connect_first(struct vb_sock *v, int fd, const struct sockaddr *addr,
 	socklen_t to_len = unmap(addr, len, &to);
 	int err = EHOSTUNREACH;
 
-	if (to_len && v->generation == vb_generation()) {
+	if (to_len && v->generation == vb_generation() && !vb_uses_inherited_set()) {
 		err = connect_rdma_locked(v, fd, &to, to_len);
 		if (v->kind == VB_RDMA) {
 			errno = err;
@@ -360,7 +372,7 @@ static void listen_locked(struct vb_sock *v, int fd)
 	if (vb_real()->getsockname(fd, (struct sockaddr *)&local, &len) ||
 	    (rs = rsocket(v->domain, SOCK_STREAM, 0)) < 0)
 		return;
-	vb_copy_options(v, fd, rs);
+	set_up(v, fd, rs);
 	(void)rfcntl(rs, F_SETFL, O_NONBLOCK);
 	if (rbind(rs, (struct sockaddr *)&local, len) || rlisten(rs, v->backlog)) {
 		rclose(rs);
@@ -370,23 +382,37 @@ static void listen_locked(struct vb_sock *v, int fd)
 	vb_move_memberships_locked(v, fd);
 }
 
+static void stop_listening_locked(struct vb_sock *v)
+{
+	if (v->rs >= 0)
+		rclose(v->rs);
+	v->rs = -1;
+}
+
 void vb_listen_for_rdma(struct vb_sock *v, int fd)
 {
-	if (v->rs >= 0 && v->generation == vb_generation())
+	if (v->rs >= 0 && v->generation == vb_generation() && !vb_uses_inherited_set())
 		return;
 	pthread_mutex_lock(&v->lock);
 	if (v->generation != vb_generation()) {
-		if (v->rs >= 0)
-			rclose(v->rs); /* the parent's */
-		v->rs = -1;
+		stop_listening_locked(v); /* the parent's */
 		v->generation = vb_generation();
 		v->retry_ns = 0;
 	}
-	if (v->kind == VB_LISTENING && v->rs < 0 && vb_now() >= v->retry_ns && !vb_serves_forks()) {
+	if (vb_uses_inherited_set()) {
+		stop_listening_locked(v);
+	} else if (v->kind == VB_LISTENING && v->rs < 0 && vb_now() >= v->retry_ns && !vb_serves_forks()) {
 		v->retry_ns = vb_now() + RETRY_NS;
 		listen_locked(v, fd);
 	}
 	pthread_mutex_unlock(&v->lock);
+}
+
+static void begin_listening_locked(struct vb_sock *v, int fd)
+{
+	v->nonblocking = is_nonblocking(fd);
+	(void)vb_real()->fcntl(fd, F_SETFL, vb_real()->fcntl(fd, F_GETFL) | O_NONBLOCK);
+	v->kind = VB_LISTENING;
 }
 
 VB_EXPORT int listen(int fd, int backlog)
@@ -398,12 +424,12 @@ VB_EXPORT int listen(int fd, int backlog)
 		return vb_real()->listen(fd, backlog);
 	pthread_mutex_lock(&v->lock);
 	result = v->kind == VB_RDMA ? rlisten(v->rs, backlog) : vb_real()->listen(fd, backlog);
-	if (!result && v->kind == VB_PLAIN) {
+	if (!result)
 		v->backlog = backlog;
-		v->nonblocking = is_nonblocking(fd);
-		(void)vb_real()->fcntl(fd, F_SETFL, vb_real()->fcntl(fd, F_GETFL) | O_NONBLOCK);
-		v->kind = VB_LISTENING;
-	}
+	if (!result && v->kind == VB_PLAIN)
+		begin_listening_locked(v, fd);
+	else if (!result && v->kind == VB_LISTENING && v->rs >= 0 && v->generation == vb_generation())
+		(void)rlisten(v->rs, backlog);
 	pthread_mutex_unlock(&v->lock);
 	vb_sock_put(v);
 	return result;
@@ -411,77 +437,93 @@ VB_EXPORT int listen(int fd, int backlog)
 
 /* ---- accept ---- */
 
-/* The kernel socket under whose number the program knows an rsocket. */
-static int give_number(const struct vb_sock *listener, int rs, int flags)
+/* Gives an rsocket the number of a kernel's socket, which has what a connection inherits. */
+static bool give_number(const struct vb_sock *listener, int listener_fd, int rs, int fd, int flags)
 {
-	int fd = vb_real()->socket(listener->domain, SOCK_STREAM | flags, 0);
-	struct vb_sock *v = fd < 0 ? NULL : vb_sock_create(fd, listener->domain, SOCK_STREAM, VB_RDMA, rs);
+	struct vb_sock *v = vb_sock_create(fd, listener->domain, SOCK_STREAM, VB_RDMA, rs);
 
 	if (!v) {
-		if (fd >= 0)
-			vb_real()->close(fd);
 		rclose(rs);
-		return -1;
+		return false;
 	}
+	copy_options(listener, listener_fd, vb_real()->setsockopt, fd);
 	(void)rfcntl(rs, F_SETFL, flags & SOCK_NONBLOCK ? O_NONBLOCK : 0);
 	vb_sock_put(v);
-	return fd;
+	return true;
 }
 
-static int accept_rdma(const struct vb_sock *v, struct sockaddr *addr, socklen_t *len, int flags)
+/* Without waiting: EAGAIN. A connection for which there is no number stays in the backlog. */
+static int accept_rdma(const struct vb_sock *v, int listener_fd, struct sockaddr *addr, socklen_t *len,
+		       int flags)
 {
-	int rs = v->rs < 0 ? -1 : raccept(v->rs, NULL, NULL);
+	struct pollfd p = { .fd = v->rs, .events = POLLIN };
 
-	if (rs < 0)
+	if (p.fd < 0 || vb_rpoll(&p, 1, 0, NULL) <= 0) {
+		errno = EAGAIN;
 		return -1;
-	int fd = give_number(v, rs, flags);
-	if (fd >= 0 && addr)
+	}
+	int fd = vb_real()->socket(v->domain, SOCK_STREAM | flags, 0);
+	int rs = fd < 0 ? -1 : raccept(p.fd, NULL, NULL), err = errno;
+	if (rs < 0 || !give_number(v, listener_fd, rs, fd, flags)) {
+		err = rs < 0 ? err : ENOMEM;
+		if (fd >= 0)
+			vb_real()->close(fd);
+		errno = err;
+		return -1;
+	}
+	if (addr)
 		(void)getpeername(fd, addr, len);
 	return fd;
 }
 
-/* Without waiting, from either. */
+/* Without waiting, from TCP and RDMA, which are the first in turn. */
 static int accept_any(struct vb_sock *v, int fd, struct sockaddr *addr, socklen_t *len, int flags)
 {
-	int first = -1;
+	int taken = -1;
 
 	v->prefers_tcp = !v->prefers_tcp;
-	if (!v->prefers_tcp && (first = accept_rdma(v, addr, len, flags)) >= 0)
-		return first;
-	int taken = vb_real()->accept4(fd, addr, len, flags);
-	if (taken >= 0 || errno != EAGAIN)
-		return taken;
-	taken = v->prefers_tcp ? accept_rdma(v, addr, len, flags) : -1;
-	if (taken < 0)
-		errno = EAGAIN;
+	for (int i = 0; i < 2; i++) {
+		bool is_tcps = v->prefers_tcp == !i;
+
+		taken = is_tcps ? vb_real()->accept4(fd, addr, len, flags) :
+				  accept_rdma(v, fd, addr, len, flags);
+		if (taken >= 0 || errno != EAGAIN)
+			break;
+	}
 	return taken;
 }
 
-static int await_any(struct vb_sock *v, int fd)
+/* At most until `end`. 1: look again; or -1. */
+static int await_any(struct vb_sock *v, int fd, uint64_t end)
 {
 	struct pollfd p[] = { { .fd = fd, .events = POLLIN }, { .fd = v->rs, .events = POLLIN } };
-	uint64_t time_ns = timeout_of(fd, SO_RCVTIMEO);
-	bool has_timeout = time_ns != VB_RS_NEVER;
-
+	uint64_t time_ns = vb_time_left(end);
 	/* For when another process gives up the port. */
-	if (v->rs < 0 && time_ns > RETRY_NS && !vb_serves_forks())
-		return wait_for(p, 2, RETRY_NS, has_timeout) < 0 ? -1 : 1;
-	int n = wait_for(p, 2, time_ns, has_timeout);
-	if (!n)
-		errno = EAGAIN;
-	return n;
+	bool tries_again = v->rs < 0 && time_ns > RETRY_NS && !vb_serves_forks();
+	int n = wait_for(p, 2, tries_again ? RETRY_NS : time_ns, end != VB_RS_NEVER);
+
+	if (n)
+		return n < 0 ? -1 : 1;
+	errno = EAGAIN;
+	return tries_again ? 1 : -1;
+}
+
+static int accept_now(struct vb_sock *v, int fd, struct sockaddr *addr, socklen_t *len, int flags)
+{
+	vb_listen_for_rdma(v, fd);
+	return accept_any(v, fd, addr, len, flags);
 }
 
 static int accept_listening(struct vb_sock *v, int fd, struct sockaddr *addr, socklen_t *len, int flags)
 {
-	for (;;) {
-		vb_listen_for_rdma(v, fd);
-		int taken = accept_any(v, fd, addr, len, flags);
-		if (taken >= 0 || errno != EAGAIN || v->nonblocking)
-			return taken;
-		if (await_any(v, fd) <= 0)
-			return -1;
-	}
+	int taken = accept_now(v, fd, addr, len, flags);
+
+	if (taken >= 0 || errno != EAGAIN || v->nonblocking)
+		return taken;
+	uint64_t end = vb_end_of(timeout_of(fd, SO_RCVTIMEO));
+	while (taken < 0 && errno == EAGAIN && await_any(v, fd, end) > 0)
+		taken = accept_now(v, fd, addr, len, flags);
+	return taken;
 }
 
 VB_EXPORT int accept4(int fd, struct sockaddr *addr, socklen_t *len, int flags)
@@ -538,6 +580,7 @@ static void forget_range(unsigned first, unsigned last)
 		return;
 	for (unsigned fd = first; fd <= last && fd < MOST; fd++)
 		vb_sock_forget((int)fd);
+	vb_close_sets(first, last);
 }
 
 VB_EXPORT int close_range(unsigned first, unsigned last, int flags)
@@ -559,16 +602,27 @@ VB_EXPORT void closefrom(int first)
 
 /* ---- duplicates ---- */
 
-/* `copy` is a descriptor of the same kernel socket now. */
+/* `copy` is a descriptor of what fd is. */
 static int duplicated(int fd, int copy)
 {
-	struct vb_sock *v = copy < 0 || vb_is_borrowed_process() ? NULL : vb_sock_get(fd);
-
+	if (copy < 0 || copy == fd || vb_is_borrowed_process() || vb_share_set(fd, copy))
+		return copy;
+	struct vb_sock *v = vb_sock_get(fd);
 	if (!v)
 		return copy;
 	vb_sock_add(v, copy);
 	vb_sock_put(v);
 	return copy;
+}
+
+/* The same, where `copy` may have been one of our numbers. */
+static int replaced(int fd, int copy)
+{
+	if (copy < 0 || copy == fd || vb_is_borrowed_process())
+		return copy;
+	vb_sock_forget(copy);
+	vb_forget_set(copy);
+	return duplicated(fd, copy);
 }
 
 VB_EXPORT int dup(int fd)
@@ -578,22 +632,12 @@ VB_EXPORT int dup(int fd)
 
 VB_EXPORT int dup2(int fd, int copy)
 {
-	int result = vb_real()->dup2(fd, copy);
-
-	if (result < 0 || fd == copy)
-		return result;
-	if (!vb_is_borrowed_process())
-		vb_sock_forget(copy);
-	return duplicated(fd, result);
+	return replaced(fd, vb_real()->dup2(fd, copy));
 }
 
 VB_EXPORT int dup3(int fd, int copy, int flags)
 {
-	int result = vb_real()->dup3(fd, copy, flags);
-
-	if (result >= 0 && !vb_is_borrowed_process())
-		vb_sock_forget(copy);
-	return duplicated(fd, result);
+	return replaced(fd, vb_real()->dup3(fd, copy, flags));
 }
 
 /* ---- fcntl ---- */
@@ -605,6 +649,8 @@ static int set_flags(struct vb_sock *v, int fd, int flags)
 		flags |= O_NONBLOCK;
 	} else if (v->kind == VB_RDMA) {
 		(void)rfcntl(v->rs, F_SETFL, flags & O_NONBLOCK);
+		if (v->type == SOCK_DGRAM)
+			flags |= O_NONBLOCK;
 	}
 	return vb_real()->fcntl(fd, F_SETFL, flags);
 }
@@ -612,8 +658,13 @@ static int set_flags(struct vb_sock *v, int fd, int flags)
 static int get_flags(const struct vb_sock *v, int fd)
 {
 	int flags = vb_real()->fcntl(fd, F_GETFL);
+	bool is_datagrams = v->kind == VB_RDMA && v->type == SOCK_DGRAM;
 
-	return v->kind == VB_LISTENING && flags >= 0 && !v->nonblocking ? flags & ~O_NONBLOCK : flags;
+	/* These kernel's sockets never block. */
+	if (flags < 0 || (v->kind != VB_LISTENING && !is_datagrams))
+		return flags;
+	bool nonblocking = is_datagrams ? rfcntl(v->rs, F_GETFL) & O_NONBLOCK : v->nonblocking;
+	return nonblocking ? flags | O_NONBLOCK : flags & ~O_NONBLOCK;
 }
 
 static int control(int fd, int cmd, void *arg)

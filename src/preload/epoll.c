@@ -4,23 +4,47 @@
  * same number. Sockets that are not RDMA (yet) are members as ordinary descriptors. Their memberships are
  * kept for when they become RDMA, or listen for it.
  */
-#include "preload/preload.h"
+#include <limits.h>
 
-#define NS_PER_MS UINT64_C(1000000)
-#define NS_PER_S  UINT64_C(1000000000)
+#include "preload/preload.h"
 
 enum { MOST_NUMBERS = VB_NUMBERS_PAGE * VB_NUMBERS_PAGES };
 
-static atomic_bool is_set[MOST_NUMBERS]; /* by number */
+static atomic_uint sets[MOST_NUMBERS]; /* by number: the generation whose set it is, and 1; 0: none */
+static atomic_int highest = -1;        /* number of a set */
+static atomic_uint inherited_use;      /* the last generation that used a set of an ancestor's */
 
 static bool is_in_range(int fd) { return fd >= 0 && fd < MOST_NUMBERS; }
+
+static bool is_set(int fd) { return is_in_range(fd) && sets[fd]; }
+
+static void note_set(int fd, unsigned value)
+{
+	int before = highest;
+
+	if (!is_in_range(fd))
+		return;
+	sets[fd] = value;
+	while (before < fd && !atomic_compare_exchange_weak(&highest, &before, fd))
+		;
+}
+
+static void note_use(int fd)
+{
+	if (vb_unlikely(is_set(fd) && sets[fd] != vb_generation() + 1))
+		inherited_use = vb_generation();
+}
+
+bool vb_uses_inherited_set(void)
+{
+	return vb_unlikely(inherited_use) && inherited_use == vb_generation();
+}
 
 VB_EXPORT int epoll_create1(int flags)
 {
 	int fd = repoll_create(flags);
 
-	if (is_in_range(fd))
-		is_set[fd] = true;
+	note_set(fd, vb_generation() + 1);
 	return fd;
 }
 
@@ -34,7 +58,30 @@ VB_EXPORT int epoll_create(int size)
 
 bool vb_close_set(int fd)
 {
-	return is_in_range(fd) && is_set[fd] && atomic_exchange(&is_set[fd], false) && !rclose(fd);
+	return is_set(fd) && atomic_exchange(&sets[fd], 0) && !rclose(fd);
+}
+
+void vb_close_sets(unsigned first, unsigned last)
+{
+	int most = highest;
+
+	for (unsigned fd = first; fd <= last && most >= 0 && fd <= (unsigned)most; fd++)
+		(void)vb_close_set((int)fd);
+}
+
+bool vb_share_set(int fd, int copy)
+{
+	if (!is_set(fd))
+		return false;
+	if (!vb_repoll_share(fd, copy))
+		note_set(copy, sets[fd]);
+	return true;
+}
+
+void vb_forget_set(int fd)
+{
+	if (is_set(fd) && atomic_exchange(&sets[fd], 0))
+		vb_repoll_forget(fd);
 }
 
 /* ---- memberships ---- */
@@ -107,6 +154,8 @@ VB_EXPORT int epoll_ctl(int set, int op, int fd, struct epoll_event *event)
 	VB_DEFERRED;
 	struct vb_sock *v = vb_sock_get(fd);
 
+	if (op != EPOLL_CTL_DEL) /* with which a child may only clean up */
+		note_use(set);
 	if (!v)
 		return vb_real()->epoll_ctl(set, op, fd, event);
 	if (v->kind == VB_LISTENING && op != EPOLL_CTL_DEL)
@@ -125,10 +174,16 @@ VB_EXPORT int epoll_ctl(int set, int op, int fd, struct epoll_event *event)
 static int wait_ns(int set, struct epoll_event *events, int max, uint64_t timeout_ns, const sigset_t *mask,
 		   const void *caller)
 {
-	if (is_in_range(set) && is_set[set] && !vb_is_our_library(caller))
+	if (is_set(set) && !vb_is_our_library(caller)) {
+		note_use(set);
 		return vb_repoll_wait(set, events, max, timeout_ns, mask);
-	int ms = timeout_ns == VB_RS_NEVER ? -1 : (int)((timeout_ns + NS_PER_MS - 1) / NS_PER_MS);
-	return vb_real()->epoll_pwait(set, events, max, ms, mask);
+	}
+	uint64_t ms = (timeout_ns + NS_PER_MS - 1) / NS_PER_MS;
+	return vb_real()->epoll_pwait(set, events, max,
+				      timeout_ns == VB_RS_NEVER ? -1 :
+				      ms > INT_MAX		? INT_MAX :
+								  (int)ms,
+				      mask);
 }
 
 static uint64_t ns_of_ms(int ms) { return ms < 0 ? VB_RS_NEVER : (uint64_t)ms * NS_PER_MS; }
@@ -146,12 +201,9 @@ VB_EXPORT int epoll_wait(int set, struct epoll_event *events, int max, int timeo
 VB_EXPORT int epoll_pwait2(int set, struct epoll_event *events, int max, const struct timespec *timeout,
 			   const sigset_t *mask)
 {
-	if (timeout && (timeout->tv_sec < 0 || timeout->tv_nsec < 0 || timeout->tv_nsec >= (long)NS_PER_S)) {
+	if (!vb_is_time(timeout)) {
 		errno = EINVAL;
 		return -1;
 	}
-	return wait_ns(set, events, max,
-		       timeout ? (uint64_t)timeout->tv_sec * NS_PER_S + (uint64_t)timeout->tv_nsec :
-				 VB_RS_NEVER,
-		       mask, __builtin_return_address(0));
+	return wait_ns(set, events, max, vb_ns_of(timeout), mask, __builtin_return_address(0));
 }

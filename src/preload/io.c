@@ -57,17 +57,36 @@ VB_EXPORT ssize_t recvfrom(int fd, void *buf, size_t n, int flags, struct sockad
 		return vb_real()->recvfrom(fd, buf, n, flags, from, len);
 	if (is_for_nothing(flags))
 		return -1;
-	if (v->type == SOCK_STREAM && len) {
+	if (v->type != SOCK_STREAM)
+		return rrecvfrom(v->rs, buf, n, flags, from, len);
+	ssize_t got = rrecv(v->rs, buf, n, flags);
+	if (got >= 0 && from && len)
 		*len = 0; /* as of TCP */
-		from = NULL;
-		len = NULL;
-	}
-	return rrecvfrom(v->rs, buf, n, flags, from, len);
+	return got;
 }
 
 VB_EXPORT ssize_t recv(int fd, void *buf, size_t n, int flags)
 {
 	return recvfrom(fd, buf, n, flags, NULL, NULL);
+}
+
+static ssize_t receive_message(const struct vb_sock *v, struct msghdr *msg, int flags)
+{
+	struct msghdr got = *msg;
+
+	if (is_for_nothing(flags))
+		return -1;
+	if (v->type == SOCK_STREAM) { /* TCP tells no name */
+		got.msg_name = NULL;
+		got.msg_namelen = 0;
+	}
+	ssize_t n = rrecvmsg(v->rs, &got, flags);
+	if (n >= 0) {
+		msg->msg_namelen = got.msg_namelen;
+		msg->msg_controllen = got.msg_controllen;
+		msg->msg_flags = got.msg_flags;
+	}
+	return n;
 }
 
 VB_EXPORT ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
@@ -80,31 +99,55 @@ VB_EXPORT ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
 			vb_raise_received(msg);
 		return got;
 	}
-	if (is_for_nothing(flags))
-		return -1;
-	ssize_t n = rrecvmsg(v->rs, msg, flags);
-	if (n >= 0 && v->type == SOCK_STREAM)
-		msg->msg_namelen = 0;
-	return n;
+	return receive_message(v, msg, flags);
+}
+
+/* *timeout: until `end`. */
+static bool has_time(struct timespec *timeout, uint64_t end)
+{
+	uint64_t left = vb_time_left(end);
+
+	if (left != VB_RS_NEVER)
+		*timeout = (struct timespec){ (time_t)(left / NS_PER_S), (long)(left % NS_PER_S) };
+	return left;
+}
+
+/* The time ends it after a message, not while it waits for one (recvmmsg(2)). */
+static int receive_messages(const struct vb_sock *v, struct mmsghdr *msgs, unsigned count, int flags,
+			    struct timespec *timeout)
+{
+	uint64_t end = vb_end_of(vb_ns_of(timeout));
+	unsigned i = 0;
+	ssize_t n = 0;
+
+	while (i < count) {
+		n = receive_message(v, &msgs[i].msg_hdr, flags & ~MSG_WAITFORONE);
+		if (n < 0)
+			break;
+		msgs[i++].msg_len = (unsigned)n;
+		if (flags & MSG_WAITFORONE)
+			flags |= MSG_DONTWAIT;
+		if (!has_time(timeout, end))
+			break;
+	}
+	if (n >= 0 || !i)
+		return n < 0 ? -1 : (int)i;
+	if (errno != EAGAIN && errno != EINTR)
+		vb_rs_leave_error(v->rs, errno);
+	return (int)i;
 }
 
 VB_EXPORT int recvmmsg(int fd, struct mmsghdr *msgs, unsigned count, int flags, struct timespec *timeout)
 {
 	VB_HELD struct vb_sock *v = vb_sock_rdma(fd);
-	unsigned i;
 
 	if (!v)
 		return vb_real()->recvmmsg(fd, msgs, count, flags, timeout);
-	for (i = 0; i < count; i++) {
-		ssize_t n = rrecvmsg(v->rs, &msgs[i].msg_hdr, flags & ~MSG_WAITFORONE);
-
-		if (n < 0)
-			break;
-		msgs[i].msg_len = (unsigned)n;
-		if (flags & MSG_WAITFORONE)
-			flags |= MSG_DONTWAIT;
+	if (!vb_is_time(timeout)) {
+		errno = EINVAL;
+		return -1;
 	}
-	return i || !count ? (int)i : -1;
+	return receive_messages(v, msgs, count, flags, timeout);
 }
 
 VB_EXPORT ssize_t __read_chk(int fd, void *buf, size_t n, size_t room)
@@ -183,19 +226,31 @@ VB_EXPORT ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
 	return v ? written(&v, send_message(v, msg, flags), flags) : vb_real()->sendmsg(fd, msg, flags);
 }
 
+static size_t bytes_of(const struct msghdr *msg)
+{
+	size_t bytes = 0;
+
+	for (size_t i = 0; i < msg->msg_iovlen; i++)
+		bytes += msg->msg_iov[i].iov_len;
+	return bytes;
+}
+
+/* What follows a message that was cut would not follow its bytes. */
 VB_EXPORT int sendmmsg(int fd, struct mmsghdr *msgs, unsigned count, int flags)
 {
 	VB_HELD struct vb_sock *v = vb_sock_rdma(fd);
-	unsigned i;
+	unsigned i = 0;
+	bool is_cut = false;
 
 	if (!v)
 		return vb_real()->sendmmsg(fd, msgs, count, flags);
-	for (i = 0; i < count; i++) {
+	while (i < count && !is_cut) {
 		ssize_t n = send_message(v, &msgs[i].msg_hdr, flags);
 
 		if (n < 0)
 			break;
-		msgs[i].msg_len = (unsigned)n;
+		is_cut = (size_t)n < bytes_of(&msgs[i].msg_hdr);
+		msgs[i++].msg_len = (unsigned)n;
 	}
 	return (int)written(&v, i || !count ? (ssize_t)i : -1, flags);
 }
@@ -223,6 +278,11 @@ static ssize_t send_file(struct vb_sock *v, int in, off_t *offset, size_t count)
 	size_t total = 0;
 	char block[BLOCK];
 
+	/* What the socket does not take could not be put back to a pipe. The kernel refuses those, too. */
+	if (!offset && lseek(in, 0, SEEK_CUR) < 0) {
+		errno = errno == ESPIPE ? EINVAL : errno;
+		return -1;
+	}
 	while (total < count) {
 		ssize_t fetched = fetch(in, offset, block, count - total < BLOCK ? count - total : BLOCK);
 		ssize_t sent = fetched > 0 ? rwrite(v->rs, block, (size_t)fetched) : fetched;

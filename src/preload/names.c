@@ -72,6 +72,11 @@ VB_EXPORT int getsockopt(int fd, int level, int name, void *value, socklen_t *le
 
 static int set(struct vb_sock *v, int fd, int level, int name, const void *value, socklen_t len)
 {
+	/* Nothing would tell the program when its buffers are free. */
+	if (level == SOL_SOCKET && name == SO_ZEROCOPY && v->kind != VB_TCP) {
+		errno = EOPNOTSUPP;
+		return -1;
+	}
 	if (v->kind == VB_RDMA && (v->type == SOCK_DGRAM || level == SOL_RDMA))
 		return rsetsockopt(v->rs, level, name, value, len);
 	int result = vb_real()->setsockopt(fd, level, name, value, len), err = errno;

@@ -47,6 +47,9 @@
 #include "base/numbers.h"
 #include "rsocket/private.h"
 
+#define NS_PER_MS UINT64_C(1000000)
+#define NS_PER_S  UINT64_C(1000000000)
+
 /* Calls that glibc 2.31 does not have. */
 int close_range(unsigned first, unsigned last, int flags);
 void closefrom(int first);
@@ -116,7 +119,6 @@ struct vb_sock {
 };
 
 unsigned vb_generation(void);
-uint64_t vb_now(void);
 /* A child by vfork shares our memory, and must not change it. */
 bool vb_is_borrowed_process(void);
 /* A new one with this number and a reference; NULL: no memory. */
@@ -147,12 +149,41 @@ static inline void vb_sock_let_go(struct vb_sock **v)
  */
 #define VB_HELD VB_DEFERRED; __attribute__((cleanup(vb_sock_let_go)))
 
+/* ---- times ---- */
+
+uint64_t vb_now(void);
+
+static inline bool vb_is_time(const struct timespec *t)
+{
+	return !t || (t->tv_sec >= 0 && t->tv_nsec >= 0 && t->tv_nsec < (long)NS_PER_S);
+}
+
+/* VB_RS_NEVER: there is none, or it ends after decades. */
+static inline uint64_t vb_ns_of(const struct timespec *t)
+{
+	enum { LONGEST_S = 1000000000 };
+
+	return !t || t->tv_sec > LONGEST_S ? VB_RS_NEVER :
+					     (uint64_t)t->tv_sec * NS_PER_S + (uint64_t)t->tv_nsec;
+}
+
+/* When a time from now on ends, and how much of it is left. */
+static inline uint64_t vb_end_of(uint64_t time_ns)
+{
+	return time_ns == VB_RS_NEVER ? VB_RS_NEVER : vb_now() + time_ns;
+}
+
+static inline uint64_t vb_time_left(uint64_t end)
+{
+	uint64_t now = end == VB_RS_NEVER ? 0 : vb_now();
+
+	return end == VB_RS_NEVER ? VB_RS_NEVER : now < end ? end - now : 0;
+}
+
 /* ---- connections (connect.c) ---- */
 
 /* Listens for RDMA in this process if it can. */
 void vb_listen_for_rdma(struct vb_sock *v, int fd);
-/* Sets on the rsocket what was set on the kernel's socket. */
-void vb_copy_options(const struct vb_sock *v, int fd, int rs);
 
 /* ---- epoll (epoll.c) ---- */
 
@@ -160,5 +191,22 @@ void vb_copy_options(const struct vb_sock *v, int fd, int rs);
 void vb_move_memberships_locked(struct vb_sock *v, int fd);
 /* The number was an epoll set's: true. */
 bool vb_close_set(int fd);
+/* Those of these numbers. */
+void vb_close_sets(unsigned first, unsigned last);
+/* `copy` is another descriptor of the same; of a set: true. */
+bool vb_share_set(int fd, int copy);
+/* The number is no set's any more: the kernel has made it something else. */
+void vb_forget_set(int fd);
+/*
+ * Does this process use a set that it inherited? That cannot have rsockets: then sockets stay with TCP, so
+ * that the set tells of all that happens to them.
+ */
+bool vb_uses_inherited_set(void);
+
+/* ---- forks ---- */
+
+/* In a child, where locks may be held that another thread of the parent had. */
+void vb_connect_forked(void);
+void vb_stdio_forked(void);
 
 #endif

@@ -20,7 +20,7 @@ uint64_t vb_now(void)
 	struct timespec t;
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+	return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
 }
 
 static void forked(void)
@@ -28,6 +28,16 @@ static void forked(void)
 	generation++;
 	process = getpid();
 	vb_numbers_forked(&socks);
+	vb_connect_forked();
+	vb_stdio_forked();
+	for (int fd = 0; fd <= highest; fd++) {
+		struct vb_sock *v = vb_sock_get(fd);
+
+		if (!v)
+			continue;
+		pthread_mutex_init(&v->lock, NULL);
+		vb_sock_put(v);
+	}
 }
 
 static void __attribute__((constructor)) begin(void)

@@ -23,11 +23,24 @@ static ssize_t read_cookie(void *cookie, char *buf, size_t n)
 	return read(((struct cookie *)cookie)->fd, buf, n);
 }
 
+/* Returns how much was written. Less: an error; a part alone is none. */
+static size_t write_all(int fd, const char *text, size_t n)
+{
+	size_t done = 0;
+
+	while (done < n) {
+		ssize_t m = write(fd, text + done, n - done);
+
+		if (m < 0)
+			break;
+		done += (size_t)m;
+	}
+	return done;
+}
+
 static ssize_t write_cookie(void *cookie, const char *buf, size_t n)
 {
-	ssize_t written = write(((struct cookie *)cookie)->fd, buf, n);
-
-	return written < 0 ? 0 : written; /* what fopencookie takes for an error */
+	return (ssize_t)write_all(((struct cookie *)cookie)->fd, buf, n);
 }
 
 static int close_cookie(void *cookie)
@@ -45,6 +58,11 @@ static int close_cookie(void *cookie)
 	pthread_mutex_unlock(&lock);
 	free(c);
 	return close(fd);
+}
+
+void vb_stdio_forked(void)
+{
+	pthread_mutex_init(&lock, NULL);
 }
 
 VB_EXPORT FILE *fdopen(int fd, const char *mode)
@@ -93,18 +111,6 @@ VB_EXPORT int fileno_unlocked(FILE *stream)
 
 /* ---- dprintf ---- */
 
-static int write_all(int fd, const char *text, int n)
-{
-	for (int done = 0; done < n;) {
-		ssize_t m = write(fd, text + done, (size_t)(n - done));
-
-		if (m < 0)
-			return -1;
-		done += (int)m;
-	}
-	return n;
-}
-
 VB_EXPORT int vdprintf(int fd, const char *format, va_list args)
 {
 	struct vb_sock *v = vb_sock_rdma(fd);
@@ -116,9 +122,9 @@ VB_EXPORT int vdprintf(int fd, const char *format, va_list args)
 	int n = vasprintf(&text, format, args);
 	if (n < 0)
 		return n;
-	n = write_all(fd, text, n);
+	bool is_whole = write_all(fd, text, (size_t)n) == (size_t)n;
 	free(text);
-	return n;
+	return is_whole ? n : -1;
 }
 
 VB_EXPORT int dprintf(int fd, const char *format, ...)

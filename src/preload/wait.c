@@ -3,9 +3,6 @@
 #include "base/fdsets.h"
 #include "preload/preload.h"
 
-#define NS_PER_MS UINT64_C(1000000)
-#define NS_PER_S  UINT64_C(1000000000)
-
 VB_EXPORT int __poll_chk(struct pollfd *fds, nfds_t n, int timeout, size_t room);
 VB_EXPORT int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask,
 			  size_t room);
@@ -141,16 +138,6 @@ static int poll_any(struct pollfd *fds, nfds_t n, uint64_t timeout_ns, const sig
 	return result < 0 ? result : tell(&l, fds, n);
 }
 
-static uint64_t ns_of(const struct timespec *t)
-{
-	return t ? (uint64_t)t->tv_sec * NS_PER_S + (uint64_t)t->tv_nsec : VB_RS_NEVER;
-}
-
-static bool is_bad(const struct timespec *t)
-{
-	return t && (t->tv_sec < 0 || t->tv_nsec < 0 || t->tv_nsec >= (long)NS_PER_S);
-}
-
 VB_EXPORT int poll(struct pollfd *fds, nfds_t n, int timeout)
 {
 	return poll_any(fds, n, timeout < 0 ? VB_RS_NEVER : (uint64_t)timeout * NS_PER_MS, NULL,
@@ -159,11 +146,11 @@ VB_EXPORT int poll(struct pollfd *fds, nfds_t n, int timeout)
 
 VB_EXPORT int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask)
 {
-	if (is_bad(timeout)) {
+	if (!vb_is_time(timeout)) {
 		errno = EINVAL;
 		return -1;
 	}
-	return poll_any(fds, n, ns_of(timeout), mask, __builtin_return_address(0));
+	return poll_any(fds, n, vb_ns_of(timeout), mask, __builtin_return_address(0));
 }
 
 VB_EXPORT int __poll_chk(struct pollfd *fds, nfds_t n, int timeout, size_t room)
@@ -200,12 +187,12 @@ VB_EXPORT int pselect(int nfds, fd_set *in, fd_set *out, fd_set *except, const s
 	struct pollfd fds[FD_SETSIZE];
 
 	/* Larger sets than libc's fd_set go to libc: our sockets in them are not looked for. */
-	if (nfds < 0 || nfds > FD_SETSIZE || is_bad(timeout))
+	if (nfds < 0 || nfds > FD_SETSIZE || !vb_is_time(timeout))
 		return vb_real()->pselect(nfds, in, out, except, timeout, mask);
 	nfds_t n = vb_polls_from_sets(nfds, in, out, except, fds);
 	if (!has_rsocket(fds, n))
 		return vb_real()->pselect(nfds, in, out, except, timeout, mask);
-	int ready = poll_any(fds, n, ns_of(timeout), mask, __builtin_return_address(0));
+	int ready = poll_any(fds, n, vb_ns_of(timeout), mask, __builtin_return_address(0));
 	if (ready >= 0)
 		ready = vb_polls_to_sets(fds, n, in, out, except);
 	if (ready >= -1)
@@ -218,7 +205,6 @@ VB_EXPORT int pselect(int nfds, fd_set *in, fd_set *out, fd_set *except, const s
 VB_EXPORT int select(int nfds, fd_set *in, fd_set *out, fd_set *except, struct timeval *timeout)
 {
 	struct timespec time;
-	uint64_t start = timeout ? vb_now() : 0;
 
 	if (!timeout)
 		return pselect(nfds, in, out, except, NULL, NULL);
@@ -228,9 +214,13 @@ VB_EXPORT int select(int nfds, fd_set *in, fd_set *out, fd_set *except, struct t
 	}
 	time.tv_sec = timeout->tv_sec + timeout->tv_usec / 1000000;
 	time.tv_nsec = timeout->tv_usec % 1000000 * 1000;
-	int ready = pselect(nfds, in, out, except, &time, NULL);
-	uint64_t took = vb_now() - start, all = ns_of(&time), left = took < all ? all - took : 0;
-	timeout->tv_sec = (time_t)(left / NS_PER_S);
-	timeout->tv_usec = (suseconds_t)(left % NS_PER_S / 1000);
+	uint64_t end = vb_end_of(vb_ns_of(&time));
+	int ready = pselect(nfds, in, out, except, &time, NULL), err = errno;
+	uint64_t left = vb_time_left(end);
+	if (left != VB_RS_NEVER) {
+		timeout->tv_sec = (time_t)(left / NS_PER_S);
+		timeout->tv_usec = (suseconds_t)(left % NS_PER_S / 1000);
+	}
+	errno = err;
 	return ready;
 }

@@ -221,7 +221,8 @@ int vb_rs_backlog_open_locked(struct vb_rs *s, int length)
 
 	if (err)
 		return err;
-	s->backlog = length < LEAST ? LEAST : length > MOST ? MOST : (unsigned)length;
+	/* As of listen(2), a negative length is the longest. */
+	s->backlog = length < 0 || length > MOST ? MOST : length < LEAST ? LEAST : (unsigned)length;
 	set_events(s, is_new ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, is_full(s) ? 0 : EPOLLIN);
 	return 0;
 }

@@ -56,12 +56,13 @@ static int begin_locked(struct vb_rs *s, const struct sockaddr *addr, socklen_t 
 static int connect_locked(struct vb_rs *s, const struct sockaddr *addr, socklen_t len)
 {
 	uint64_t deadline = vb_rs_deadline(vb_rs_may_block(s, 0), s->options.send_timeout_ns);
-	int err = begin_locked(s, addr, len);
+	int begun = begin_locked(s, addr, len);
 
-	if (err)
-		return err;
-	err = vb_rs_await_connection_locked(s, deadline, NULL);
-	return err == -EAGAIN ? -EINPROGRESS : err;
+	/* A call that may wait waits for the connection that another one began, too. */
+	if (begun && (begun != -EALREADY || deadline == VB_RS_AT_ONCE))
+		return begun;
+	int err = vb_rs_await_connection_locked(s, deadline, NULL);
+	return err != -EAGAIN ? err : begun ? begun : -EINPROGRESS;
 }
 
 VB_EXPORT int rconnect(int socket, const struct sockaddr *addr, socklen_t addrlen)

@@ -444,6 +444,22 @@ VB_EXPORT int vb_rs_count_bytes(int socket, int *unread, int *unsent)
 	return 0;
 }
 
+/* ---- errors that wait ---- */
+
+VB_EXPORT void vb_rs_leave_error(int socket, int err)
+{
+	VB_DEFERRED;
+	struct vb_rs *s = vb_rs_get_checked(socket, __func__);
+
+	if (!s)
+		return;
+	pthread_mutex_lock(&s->lock);
+	if (!s->error)
+		s->error = err;
+	pthread_mutex_unlock(&s->lock);
+	vb_rs_put(s);
+}
+
 /* ---- rfcntl ---- */
 
 static int control(struct vb_rs *s, int cmd, int arg)

@@ -308,6 +308,14 @@ static int wait_for_any(struct workspace *w, struct pollfd *fds, nfds_t nfds, ui
 	return ready;
 }
 
+/* Signals that the mask lets in end a wait that found nothing, however short it was. */
+static int let_signals_in(const sigset_t *mask)
+{
+	static const struct timespec none;
+
+	return ppoll(NULL, 0, &none, mask) < 0 ? -errno : 0;
+}
+
 static int poll_all(struct pollfd *fds, nfds_t nfds, uint64_t timeout_ns, const sigset_t *mask)
 {
 	VB_DEFERRED;
@@ -323,7 +331,7 @@ static int poll_all(struct pollfd *fds, nfds_t nfds, uint64_t timeout_ns, const 
 					 timeout_ns == VB_RS_NEVER ? VB_RS_NEVER : now + timeout_ns, mask);
 	put_sockets(w, nfds);
 	put_workspace(w);
-	return ready;
+	return !ready && mask ? let_signals_in(mask) : ready;
 }
 
 VB_EXPORT int vb_rpoll(struct pollfd *fds, nfds_t nfds, uint64_t timeout_ns, const sigset_t *mask)

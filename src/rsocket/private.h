@@ -22,5 +22,14 @@ int vb_repoll_wait(int epfd, struct epoll_event *events, int maxevents, uint64_t
  * adapter has not acknowledged. 0 or -1.
  */
 int vb_rs_count_bytes(int socket, int *unread, int *unsent);
+/* The next call on the socket is to fail with this errno, unless another error waits. */
+void vb_rs_leave_error(int socket, int err);
+/*
+ * `copy` is another descriptor of a set's epoll: now it is a number of the set as well, which lives as
+ * long as one of them. Each is closed with rclose. 0 or -1.
+ */
+int vb_repoll_share(int epfd, int copy);
+/* The number is no set's any more: the kernel has made it something else. */
+void vb_repoll_forget(int epfd);
 
 #endif

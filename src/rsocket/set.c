@@ -217,18 +217,57 @@ static void remove_members(struct vb_rs_set *set)
 	pthread_mutex_unlock(&set->examining);
 }
 
-/* A program closed the number of a set by close(2), and the number is another's now. */
-static void drop_stale(int fd)
+static bool withdraw(struct vb_rs_set *set, int number)
 {
-	struct vb_rs_set *stale = vb_rs_set_get(fd);
+	bool had_it = vb_numbers_withdraw(&sets, &set->number, number);
 
-	if (!stale)
+	if (had_it && set->number.is_closed && !vb_rs_set_is_inherited(set))
+		remove_members(set);
+	return had_it;
+}
+
+VB_EXPORT void vb_repoll_forget(int epfd)
+{
+	VB_UNCANCELLED;
+	struct vb_rs_set *set = vb_rs_set_get(epfd);
+	int number = epfd;
+
+	if (!set)
 		return;
-	stale->fd = -1;
-	(void)vb_numbers_withdraw(&sets, &stale->number, fd);
-	if (!vb_rs_set_is_inherited(stale))
-		remove_members(stale);
-	vb_rs_set_put(stale);
+	(void)atomic_compare_exchange_strong(&set->fd, &number, -1);
+	(void)withdraw(set, epfd);
+	vb_rs_set_put(set);
+}
+
+/* From now on the set does without its number, which the program may close while it has others. */
+static int make_independent(struct vb_rs_set *set)
+{
+	int first = set->first;
+
+	if (set->fd != first)
+		return 0;
+	int own = vb_fd_raise(vb_epoll_copy(first));
+	if (own < 0)
+		return -errno;
+	if (!atomic_compare_exchange_strong(&set->fd, &first, own))
+		close(own); /* another thread did it */
+	return 0;
+}
+
+VB_EXPORT int vb_repoll_share(int epfd, int copy)
+{
+	VB_UNCANCELLED;
+	struct vb_rs_set *set = vb_rs_set_get(epfd);
+
+	if (!set)
+		return vb_rs_fail(EBADF, "%d is no set of rsockets", epfd);
+	int err = make_independent(set);
+	if (!err) {
+		vb_repoll_forget(copy);
+		err = vb_numbers_publish(&sets, &set->number, copy);
+	}
+	vb_rs_set_put(set);
+	return (int)vb_rs_result(err);
 }
 
 VB_EXPORT int repoll_create(int flags)
@@ -238,16 +277,17 @@ VB_EXPORT int repoll_create(int flags)
 	int fd = vb_epoll_create(flags);
 	if (fd < 0)
 		return -1;
-	drop_stale(fd);
+	vb_repoll_forget(fd); /* a program closed it by close(2) */
 	struct vb_numbered *n = vb_numbers_create(&sets);
 	struct vb_rs_set *set = n ? vb_container_of(n, struct vb_rs_set, number) : NULL;
 	if (!set) {
 		close(fd);
 		return vb_rs_fail(ENOMEM, "out of memory");
 	}
-	set->fd = fd;
+	set->fd = set->first = fd;
 	set->inner = -1;
 	set->generation = vb_host_generation();
+	set->maker = getpid();
 	pthread_mutex_init(&set->examining, NULL);
 	vb_list_init(&set->members);
 	vb_rs_pending_init(&set->pending);
@@ -276,9 +316,9 @@ int vb_rs_set_close(int fd)
 
 	if (!set)
 		return -EBADF;
-	bool was_open = vb_numbers_withdraw(&sets, &set->number, fd);
-	if (was_open && !vb_rs_set_is_inherited(set))
-		remove_members(set);
+	bool was_open = withdraw(set, fd);
+	if (was_open && set->fd != fd)
+		close(fd); /* one of several */
 	vb_rs_set_put(set);
 	return was_open ? 0 : -EBADF;
 }

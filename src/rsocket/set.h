@@ -16,7 +16,8 @@
  * when there is room again after an examination or a write that found none.
  *
  * Locks: `examining` (never held while sleeping), then a socket's lock, then `pending`'s. A member is freed
- * under `examining`, off both lists. A child's copy of a set has no sockets.
+ * under `examining`, off both lists. A child's copy of a set has no sockets, and passes over the events of
+ * those of its maker.
  */
 #ifndef VB_RSOCKET_SET_H
 #define VB_RSOCKET_SET_H
@@ -28,8 +29,11 @@
 
 struct vb_rs_set {
 	struct vb_numbered number;
-	int fd, inner;                  /* inner: -1 until there is a socket */
+	int first;                      /* the number that it was made with, its only one, or closed */
+	atomic_int fd;                  /* first; a descriptor of its own once there were more; -1: lost */
+	int inner;                      /* -1 until there is a socket */
 	unsigned generation;
+	pid_t maker;
 	pthread_mutex_t examining;
 	struct vb_list members;         /* vb_rs_member: of_set; under `examining` */
 	struct vb_rs_pending pending;

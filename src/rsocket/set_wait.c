@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Waiting on a set: its pending members, and the ordinary descriptors beside them. */
+#include <signal.h>
+
 #include "base/waits.h"
 #include "rsocket/set.h"
 
@@ -227,14 +229,50 @@ static int wait_mixed(struct vb_rs_set *set, struct epoll_event *events, int max
 	return 0;
 }
 
-/* A child's copy has the parent's entries for sockets, which the child drops. */
+/* As poll(2) of nothing; a thread that is cancelled in it gives up its reference. */
+static int sleep_cancelled(struct vb_rs_set *set, int time_ms, const sigset_t *mask)
+{
+	int n;
+
+	pthread_cleanup_push(cancelled, set);
+	n = vb_poll_masked(NULL, 0, time_ms, mask);
+	pthread_cleanup_pop(0);
+	return n < 0 ? -errno : 0;
+}
+
+/*
+ * The entries for sockets of the process that made the set have an event that only that process takes. Once
+ * it is gone they can go; until then they would end each wait at once.
+ */
+static int pass_makers_events(struct vb_rs_set *set, uint64_t deadline, const sigset_t *mask)
+{
+	enum { REST_MS = 10 };
+	int left = time_left_ms(deadline);
+
+	if (!kill(set->maker, 0) || errno != ESRCH)
+		return sleep_cancelled(set, left < 0 || left > REST_MS ? REST_MS : left, mask);
+	vb_epoll_ctl(set->fd, EPOLL_CTL_DEL, set->inner, NULL);
+	vb_epoll_ctl(set->fd, EPOLL_CTL_DEL, set->pending.eventfd, NULL);
+	return 0;
+}
+
+/* A child has the kernel's set in common with the process that made it, and has no sockets in it. */
 static int wait_inherited(struct vb_rs_set *set, struct epoll_event *events, int max, uint64_t deadline,
 			  const sigset_t *mask)
 {
-	bool unused;
-	int n = wait_cancelled(set, events, max, time_left_ms(deadline), mask);
+	bool unused, is_last;
 
-	return n < 0 ? n : strip(set, events, n, &unused);
+	do {
+		is_last = deadline != VB_RS_NEVER && vb_now_ns() >= deadline;
+		int all = wait_cancelled(set, events, max, time_left_ms(deadline), mask);
+		int n = all < 0 ? all : strip(set, events, all, &unused);
+
+		if (!n && all && !is_last)
+			n = pass_makers_events(set, deadline, mask);
+		if (n)
+			return n;
+	} while (!is_last);
+	return 0;
 }
 
 static int wait_set(int fd, struct epoll_event *events, int max, uint64_t timeout_ns, const sigset_t *mask)

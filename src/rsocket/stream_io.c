@@ -8,7 +8,8 @@
 struct cursor {
 	const struct iovec *at;
 	size_t offset;
-	size_t left; /* bytes in all */
+	size_t left;   /* bytes in all */
+	bool discards; /* MSG_TRUNC: of a read, which fills no buffer */
 };
 
 static struct cursor cursor_of(const struct iovec *iov, int iovcnt)
@@ -20,14 +21,21 @@ static struct cursor cursor_of(const struct iovec *iov, int iovcnt)
 	return c;
 }
 
-static uint8_t *here(struct cursor *c, size_t *contiguous)
+/* The bytes from here to the end of a buffer. */
+static size_t contiguous(struct cursor *c)
 {
 	while (c->left && c->offset == c->at->iov_len) {
 		c->at++;
 		c->offset = 0;
 	}
-	*contiguous = c->left ? c->at->iov_len - c->offset : 0;
-	return c->left ? (uint8_t *)c->at->iov_base + c->offset : NULL;
+	return c->left ? c->at->iov_len - c->offset : 0;
+}
+
+/* n: contiguous bytes; 0: NULL. */
+static uint8_t *here(struct cursor *c, size_t *n)
+{
+	*n = contiguous(c);
+	return *n ? (uint8_t *)c->at->iov_base + c->offset : NULL;
 }
 
 static void advance(struct cursor *c, size_t n)
@@ -57,6 +65,21 @@ static void copy(struct cursor *c, uint8_t *to, const uint8_t *from, size_t byte
 	}
 }
 
+/* Into the buffers of a read. */
+static void take(struct cursor *c, const uint8_t *from, size_t bytes)
+{
+	if (!c->discards) {
+		copy(c, NULL, from, bytes);
+		return;
+	}
+	while (bytes) {
+		size_t n = vb_min_u64(bytes, contiguous(c));
+
+		advance(c, n);
+		bytes -= n;
+	}
+}
+
 /* ---- writing ---- */
 
 static int await_room_locked(struct vb_rs *s, uint64_t deadline)
@@ -73,14 +96,14 @@ static int await_room_locked(struct vb_rs *s, uint64_t deadline)
 static uint32_t reserve_locked(struct vb_rs *s, struct cursor *c, size_t most, struct vb_rs_write *w,
 			       uint8_t **payload)
 {
-	size_t contiguous, wanted = vb_min_u64(most, c->left),
+	size_t together, wanted = vb_min_u64(most, c->left),
 			   bytes = vb_min_u64(wanted, vb_rs_stream_room(&s->stream));
-	uint8_t *at = here(c, &contiguous);
+	uint8_t *at = here(c, &together);
 	/*
 	 * A piece that the end of the ring cuts must use ring bytes: inline it would be cut again at the same
 	 * place, for ever.
 	 */
-	bool is_inline = bytes == wanted && bytes <= s->end.max_inline && bytes <= contiguous;
+	bool is_inline = bytes == wanted && bytes <= s->end.max_inline && bytes <= together;
 
 	*payload = is_inline ? at : NULL;
 	vb_rs_stream_send(&s->stream, (uint32_t)bytes, is_inline, w);
@@ -164,7 +187,7 @@ static int read_piece(struct vb_rs *s, struct cursor *c, bool has_read, uint64_t
 	if (err || !bytes)
 		return err;
 	bytes = (uint32_t)vb_min_u64(bytes, c->left);
-	copy(c, NULL, s->end.receive_ring + offset, bytes);
+	take(c, s->end.receive_ring + offset, bytes);
 	pthread_mutex_lock(&s->lock);
 	vb_rs_stream_consume(&s->stream, bytes);
 	vb_rs_flush_locked(s);
@@ -191,7 +214,7 @@ static ssize_t peek(struct vb_rs *s, struct cursor *c, uint64_t deadline, bool a
 		(void)vb_rs_wait_locked(s, can_peek_all, all ? deadline : VB_RS_AT_ONCE, &s->reader);
 	while (!err && c->left && (bytes = vb_rs_stream_peek(&s->stream, total, &offset))) {
 		bytes = (uint32_t)vb_min_u64(bytes, c->left);
-		copy(c, NULL, s->end.receive_ring + offset, bytes);
+		take(c, s->end.receive_ring + offset, bytes);
 		total += bytes;
 	}
 	pthread_mutex_unlock(&s->lock);
@@ -238,6 +261,7 @@ ssize_t vb_rs_stream_read(struct vb_rs *s, const struct iovec *iov, int iovcnt, 
 
 	if (n)
 		return n;
+	c.discards = flags & MSG_TRUNC;
 	if (c.left)
 		n = flags & MSG_PEEK ? peek(s, &c, deadline, flags & MSG_WAITALL) :
 				       read_pieces(s, &c, deadline, flags & MSG_WAITALL);

@@ -443,7 +443,7 @@ def other__families_pass_through():
         s.close()
 
 
-def ask(script, config="", **variables):
+def ask(script, config="", stderr=None, **variables):
     with tempfile.NamedTemporaryFile("w") as f:
         f.write(config)
         f.flush()
@@ -453,6 +453,7 @@ def ask(script, config="", **variables):
             [sys.executable, "-c", head + script],
             env=env,
             stdout=subprocess.PIPE,
+            stderr=stderr,
             check=True,
             universal_newlines=True,
         ).stdout.strip()
@@ -478,6 +479,22 @@ def config__names_programs():
     assert ask(PAIR, "* PF_INET SOCK_STREAM *\n", RDMAV_FORK_SAFE="1") == "0"
     assert ask(DATAGRAMS) == "x False"
     assert ask(DATAGRAMS, "* * DGRAM *\n") == "x True"
+
+
+@case
+def config__tells_of_lines_that_mean_nothing():
+    wrong = "# none\n\n  # nor this\n* INET STREM TCP\n* INET\n* * STREAM *\n"
+    said, answer = ask(PAIR, wrong, subprocess.STDOUT).split("\n")[:-1], ask(PAIR, wrong, subprocess.DEVNULL)
+    assert answer != "0" and len(said) == 2 and "line 4 " in said[0] and "line 5 " in said[1], (said, answer)
+
+
+@case
+def datagrams__say_whether_they_wait():
+    script = (
+        "import fcntl, os; a = socket.socket(type=socket.SOCK_DGRAM); flags = lambda: fcntl.fcntl(a, 3) & os.O_NONBLOCK;"
+        "print(flags() > 0, end=' '); a.setblocking(False); print(flags() > 0, end=' '); a.setblocking(True); print(flags() > 0)"
+    )
+    assert ask(script, "* * DGRAM *\n") == "False True False"
 
 
 def run_cases(patterns):
