@@ -12,12 +12,12 @@
  * How long another host may take to answer over RDMA, before TCP is tried; and for how long RDMA is then not
  * tried with it.
  */
-#define ANSWER_NS (1 * NS_PER_S)
-#define REST_NS   (60 * NS_PER_S)
+#define ANSWER_NS (1 * VB_NS_PER_S)
+#define REST_NS   (60 * VB_NS_PER_S)
 /* A non-blocking connect within this host waits for the answer too, which comes at once, at most so long. */
-#define HERE_NS   (2 * NS_PER_S)
+#define HERE_NS   (2 * VB_NS_PER_S)
 /* After this, listening for RDMA is tried again on a port that another process has. */
-#define RETRY_NS  (1 * NS_PER_S)
+#define RETRY_NS  (1 * VB_NS_PER_S)
 
 /* ---- socket ---- */
 
@@ -239,7 +239,7 @@ static uint64_t timeout_of(int fd, int name)
 
 	if (vb_real()->getsockopt(fd, SOL_SOCKET, name, &tv, &len) || (!tv.tv_sec && !tv.tv_usec))
 		return VB_RS_NEVER;
-	return (uint64_t)tv.tv_sec * NS_PER_S + (uint64_t)tv.tv_usec * 1000;
+	return (uint64_t)tv.tv_sec * VB_NS_PER_S + (uint64_t)tv.tv_usec * 1000;
 }
 
 /*

@@ -178,7 +178,7 @@ static int wait_ns(int set, struct epoll_event *events, int max, uint64_t timeou
 		note_use(set);
 		return vb_repoll_wait(set, events, max, timeout_ns, mask);
 	}
-	uint64_t ms = (timeout_ns + NS_PER_MS - 1) / NS_PER_MS;
+	uint64_t ms = vb_ms_of_ns(timeout_ns);
 	return vb_real()->epoll_pwait(set, events, max,
 				      timeout_ns == VB_RS_NEVER ? -1 :
 				      ms > INT_MAX		? INT_MAX :
@@ -186,7 +186,7 @@ static int wait_ns(int set, struct epoll_event *events, int max, uint64_t timeou
 				      mask);
 }
 
-static uint64_t ns_of_ms(int ms) { return ms < 0 ? VB_RS_NEVER : (uint64_t)ms * NS_PER_MS; }
+static uint64_t ns_of_ms(int ms) { return ms < 0 ? VB_RS_NEVER : (uint64_t)ms * VB_NS_PER_MS; }
 
 VB_EXPORT int epoll_pwait(int set, struct epoll_event *events, int max, int timeout, const sigset_t *mask)
 {

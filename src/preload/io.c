@@ -108,7 +108,7 @@ static bool has_time(struct timespec *timeout, uint64_t end)
 	uint64_t left = vb_time_left(end);
 
 	if (left != VB_RS_NEVER)
-		*timeout = (struct timespec){ (time_t)(left / NS_PER_S), (long)(left % NS_PER_S) };
+		*timeout = vb_timespec_of_ns(left);
 	return left;
 }
 

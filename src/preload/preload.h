@@ -44,11 +44,9 @@
 
 #include "base/base.h"
 #include "base/cancel.h"
+#include "base/nanoseconds.h"
 #include "base/numbers.h"
 #include "rsocket/private.h"
-
-#define NS_PER_MS UINT64_C(1000000)
-#define NS_PER_S  UINT64_C(1000000000)
 
 /* Calls that glibc 2.31 does not have. */
 int close_range(unsigned first, unsigned last, int flags);
@@ -151,11 +149,11 @@ static inline void vb_sock_let_go(struct vb_sock **v)
 
 /* ---- times ---- */
 
-uint64_t vb_now(void);
+static inline uint64_t vb_now(void) { return vb_clock_ns(CLOCK_MONOTONIC); }
 
 static inline bool vb_is_time(const struct timespec *t)
 {
-	return !t || (t->tv_sec >= 0 && t->tv_nsec >= 0 && t->tv_nsec < (long)NS_PER_S);
+	return !t || (t->tv_sec >= 0 && t->tv_nsec >= 0 && t->tv_nsec < (long)VB_NS_PER_S);
 }
 
 /* VB_RS_NEVER: there is none, or it ends after decades. */
@@ -163,8 +161,7 @@ static inline uint64_t vb_ns_of(const struct timespec *t)
 {
 	enum { LONGEST_S = 1000000000 };
 
-	return !t || t->tv_sec > LONGEST_S ? VB_RS_NEVER :
-					     (uint64_t)t->tv_sec * NS_PER_S + (uint64_t)t->tv_nsec;
+	return !t || t->tv_sec > LONGEST_S ? VB_RS_NEVER : vb_ns_of_timespec(*t);
 }
 
 /* When a time from now on ends, and how much of it is left. */

@@ -15,14 +15,6 @@ unsigned vb_generation(void) { return generation; }
 
 bool vb_is_borrowed_process(void) { return process && getpid() != process; }
 
-uint64_t vb_now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
-}
-
 static void forked(void)
 {
 	generation++;

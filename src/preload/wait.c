@@ -129,7 +129,7 @@ static int poll_any(struct pollfd *fds, nfds_t n, uint64_t timeout_ns, const sig
 		    const void *caller)
 {
 	VB_DEFERRED;
-	struct timespec time = { (time_t)(timeout_ns / NS_PER_S), (long)(timeout_ns % NS_PER_S) };
+	struct timespec time = vb_timespec_of_ns(timeout_ns);
 	__attribute__((cleanup(put_back))) struct list l = take_own();
 
 	if (!n || !fds || vb_is_our_library(caller) || !make_room(&l, 2 * n) || !translate(&l, fds, n))
@@ -140,7 +140,7 @@ static int poll_any(struct pollfd *fds, nfds_t n, uint64_t timeout_ns, const sig
 
 VB_EXPORT int poll(struct pollfd *fds, nfds_t n, int timeout)
 {
-	return poll_any(fds, n, timeout < 0 ? VB_RS_NEVER : (uint64_t)timeout * NS_PER_MS, NULL,
+	return poll_any(fds, n, timeout < 0 ? VB_RS_NEVER : (uint64_t)timeout * VB_NS_PER_MS, NULL,
 			__builtin_return_address(0));
 }
 
@@ -218,8 +218,8 @@ VB_EXPORT int select(int nfds, fd_set *in, fd_set *out, fd_set *except, struct t
 	int ready = pselect(nfds, in, out, except, &time, NULL), err = errno;
 	uint64_t left = vb_time_left(end);
 	if (left != VB_RS_NEVER) {
-		timeout->tv_sec = (time_t)(left / NS_PER_S);
-		timeout->tv_usec = (suseconds_t)(left % NS_PER_S / 1000);
+		timeout->tv_sec = (time_t)(left / VB_NS_PER_S);
+		timeout->tv_usec = (suseconds_t)(left % VB_NS_PER_S / 1000);
 	}
 	errno = err;
 	return ready;
