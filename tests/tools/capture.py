@@ -966,12 +966,18 @@ def run__signals_reach_the_program():
         expect((tool.wait(LIMIT_S), tool.stdout.read()), (7, "got\n"), "the program's own way")
 
 
+def rping_pair(port):
+    """A script: server and client, which begins once the server listens."""
+    place = f"-a 127.0.0.1 -p {port} -C 5"
+    listens = f"until {VERBATIM} show ids | grep -q 'listening *127.0.0.1:{port} '; do sleep 0.1; done"
+    return f"rping -s {place} & {listens}; rping -c {place}; wait"
+
+
 @case
 def run__all_that_it_starts():
-    script = "rping -s -a 127.0.0.1 -p 7477 -C 5 & sleep 1; rping -c -a 127.0.0.1 -p 7477 -C 5; wait"
     path = log("children.pcapng")
     done = subprocess.run(
-        [VERBATIM, "run", f"--capture={path}", "sh", "-c", script],
+        [VERBATIM, "run", f"--capture={path}", "sh", "-c", rping_pair(7477)],
         capture_output=True,
         text=True,
         check=False,
@@ -988,7 +994,7 @@ def run(*args, **options):
     )
 
 
-RPING_PAIR = "rping -s -a 127.0.0.1 -p 7479 -C 5 & sleep 1; rping -c -a 127.0.0.1 -p 7479 -C 5; wait; "
+RPING_PAIR = rping_pair(7479)
 
 
 def held_by(page):
@@ -1003,7 +1009,7 @@ def run__timeline():
     """The page is there however the program ends, and holds both processes; with a capture, what that has."""
     page, path = log("run.html"), log("run_page.pcapng")
     for end, status in ("exit 3", 3), ("kill -KILL $$", 137):
-        done = run(f"--timeline={page}", "sh", "-c", RPING_PAIR + end)
+        done = run(f"--timeline={page}", "sh", "-c", f"{RPING_PAIR}; {end}")
         expect(done.returncode, status, f"a program that ends by {end}: {done.stderr}")
         data = held_by(page)
         expect(len(set(re.findall(rb"rping\[\d+\]", data))), 2, "processes in the page")
