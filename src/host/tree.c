@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
 #include "host/host.h"
 
 #define USERS ".users"
@@ -283,6 +284,7 @@ static bool find_place(const char *base, char *root, size_t room)
 
 const char *vb_tree_root(void)
 {
+	VB_UNCANCELLED;
 	static __thread char root[VB_TREE_PATH];
 	const char *const bases[] = { getenv("XDG_RUNTIME_DIR"), "/dev/shm", getenv("TMPDIR"), "/tmp" };
 	for (size_t i = 0; i < VB_ARRAY_LEN(bases); i++)
@@ -334,6 +336,7 @@ static void know(const char *root, struct vb_tree *tree)
 
 void vb_tree_write(struct vb_tree *tree, bool is_all)
 {
+	VB_UNCANCELLED;
 	const char *path = vb_tree_root();
 	int root = path && !tree->failed ? open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW) : -1;
 	if (root < 0)

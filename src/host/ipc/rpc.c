@@ -179,6 +179,7 @@ int vb_rpc_open(const char *name, const struct vb_rpc_ops *ops, void *owner, str
 
 void vb_rpc_close(struct vb_rpc_server *s)
 {
+	VB_UNCANCELLED;
 	vb_eventfd_ring(s->stop.fd);
 	pthread_join(s->thread, NULL);
 	give_up(s);

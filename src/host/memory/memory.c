@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
 #include "host/private.h"
 
 /* ---- null pages ---- */
@@ -85,6 +86,7 @@ static bool is_writable(uintptr_t addr)
 
 static bool is_mapped(uintptr_t start, uintptr_t end)
 {
+	VB_UNCANCELLED;
 	return msync((void *)start, end - start, MS_ASYNC) == 0;
 }
 
@@ -178,5 +180,6 @@ bool vb_token_is_same(int a, int b)
 
 void vb_token_close(int fd)
 {
+	VB_UNCANCELLED;
 	close(fd);
 }

@@ -13,6 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
 #include "host/kernel.h"
 #include "host/memory/memory.h"
 #include "host/private.h"
@@ -642,6 +643,7 @@ static struct {
 
 int vb_remap_fork_copy(int fd)
 {
+	VB_UNCANCELLED;
 	static struct places p;
 	int err = find_places(fd, &p);
 	for (unsigned i = 0; !err && i < p.n; i++) {
