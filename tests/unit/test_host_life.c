@@ -5,12 +5,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <spawn.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 
 #include "host/host.h"
+#include "host/net/raw.h"
 
 static int start_host(void **state) { return vb_host_get(); }
 
@@ -271,6 +275,136 @@ static void fork__in_a_callback(void **state)
 	assert_int_equal(forked_status, 0);
 }
 
+/* ---- a fork in the moment in which there is a new descriptor ---- */
+
+static _Thread_local bool is_watched; /* the thread that makes descriptors */
+static atomic_int new_fd;             /* -1: none yet; -2: not watched for */
+static atomic_bool has_forked;
+static pid_t forker_tid;
+
+static char state_of_forker(void)
+{
+	char path[64], text[512] = "";
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)forker_tid);
+	vb_file_read(path, text, sizeof(text));
+	const char *end = strrchr(text, ')');
+	return end ? end[2] : 0;
+}
+
+/* Here the other thread forks, or waits until it may. */
+static int meet_fork(int fd)
+{
+	int none = -1;
+	int saved_errno = errno;
+	if (is_watched && fd >= 0 && atomic_compare_exchange_strong(&new_fd, &none, fd))
+		while (!has_forked && state_of_forker() != 'S')
+			sched_yield();
+	errno = saved_errno;
+	return fd;
+}
+
+int socket(int domain, int type, int protocol)
+{
+	return meet_fork((int)syscall(SYS_socket, domain, type, protocol));
+}
+
+int memfd_create(const char *name, unsigned flags)
+{
+	return meet_fork((int)syscall(SYS_memfd_create, name, flags));
+}
+
+ssize_t recvmsg(int socket, struct msghdr *m, int flags)
+{
+	ssize_t n = syscall(SYS_recvmsg, socket, m, flags);
+	const struct cmsghdr *c = n < 0 ? NULL : CMSG_FIRSTHDR(m);
+	int fd;
+	if (c && c->cmsg_type == SCM_RIGHTS)
+		meet_fork(*(const int *)memcpy(&fd, CMSG_DATA(c), sizeof(fd)));
+	return n;
+}
+
+static atomic_bool forker_is_there;
+
+/* Never asleep but in fork(). The result: has the child the new descriptor? */
+static void *fork_when_there_is_one(void *unused)
+{
+	int status = -1;
+	forker_tid = gettid();
+	forker_is_there = true;
+	while (new_fd == -1)
+		sched_yield();
+	pid_t pid = new_fd < 0 ? -1 : fork();
+	if (pid == 0)
+		_exit(fcntl(new_fd, F_GETFD) >= 0);
+	has_forked = true;
+	if (pid > 0)
+		waitpid(pid, &status, 0);
+	return pid < 0 ? NULL : (void *)(intptr_t)(status + 1);
+}
+
+static void make_shm(void)
+{
+	void *addr;
+	int fd;
+	assert_int_equal(vb_shm_create(4096, "moment", &fd, &addr), 0);
+	vb_shm_unmap(addr, 4096);
+	vb_fd_close(fd);
+}
+
+static void make_raw(void)
+{
+	int fd;
+	if (!vb_raw_open(0, false, &fd))
+		vb_raw_close(fd);
+}
+
+static int moment_link[2];
+
+static void make_received(void)
+{
+	int fds[VB_LINK_MAX_FDS], n;
+	char byte;
+	assert_int_equal(vb_link_send(moment_link[0], "x", 1, &(int){ STDIN_FILENO }, 1), 0);
+	assert_int_equal(vb_link_recv(moment_link[1], &byte, 1, fds, &n), 1);
+	assert_int_equal(n, 1);
+	vb_fd_close(fds[0]);
+}
+
+static void make_port(void)
+{
+	struct vb_port port;
+	assert_int_equal(vb_port_bind(&port, "moment", 6), 0);
+	vb_port_close(&port);
+}
+
+static void check_moment(void (*make)(void))
+{
+	pthread_t forker;
+	void *result;
+	new_fd = -1;
+	has_forked = forker_is_there = false;
+	assert_int_equal(pthread_create(&forker, NULL, fork_when_there_is_one, NULL), 0);
+	while (!forker_is_there)
+		sched_yield();
+	is_watched = true;
+	make();
+	is_watched = false;
+	new_fd = new_fd == -1 ? -2 : new_fd;
+	pthread_join(forker, &result);
+	assert_true(!result || (intptr_t)result == 1);
+}
+
+static void fork__while_a_descriptor_is_made(void **state)
+{
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, moment_link), 0);
+	check_moment(make_port);
+	check_moment(make_shm);
+	check_moment(make_raw);
+	check_moment(make_received);
+	close(moment_link[0]);
+	close(moment_link[1]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -282,6 +416,7 @@ int main(void)
 		cmocka_unit_test(exec__inherits_no_descriptor),
 		cmocka_unit_test(fork__beside_a_busy_thread),
 		cmocka_unit_test(fork__in_a_callback),
+		cmocka_unit_test(fork__while_a_descriptor_is_made),
 	};
 	return cmocka_run_group_tests(tests, start_host, NULL);
 }

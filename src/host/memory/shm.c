@@ -79,18 +79,16 @@ static int create_fd(size_t bytes, const char *name, int *fd)
 {
 	char full_name[64];
 	snprintf(full_name, sizeof full_name, "verbatim-%s", name);
+	vb_host_lock();
 	int f = vb_fd_own(memfd_create(full_name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL));
 	if (f < 0 && errno == EINVAL)
 		f = vb_fd_own(memfd_create(full_name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
-	if (f < 0)
-		return -errno;
-	if (ftruncate(f, (off_t)bytes) < 0) {
-		int err = -errno;
-		vb_fd_close(f);
-		return err;
-	}
+	int err = f < 0 || ftruncate(f, (off_t)bytes) < 0 ? -errno : 0;
+	if (err)
+		vb_fd_close_locked(f);
+	vb_host_unlock();
 	*fd = f;
-	return 0;
+	return err;
 }
 
 /* Before Linux 5.1 only a read-only descriptor prevents a peer's writable mapping. */
@@ -98,12 +96,14 @@ static int reopen_read_only(int *fd)
 {
 	char path[32];
 	snprintf(path, sizeof path, "/proc/self/fd/%d", *fd);
-	int f = vb_fd_own(open(path, O_RDONLY | O_CLOEXEC));
-	if (f < 0)
-		return -errno;
-	vb_fd_close(*fd);
-	*fd = f;
-	return 0;
+	vb_host_lock();
+	int f = vb_fd_own(open(path, O_RDONLY | O_CLOEXEC)), err = f < 0 ? -errno : 0;
+	if (!err) {
+		vb_fd_close_locked(*fd);
+		*fd = f;
+	}
+	vb_host_unlock();
+	return err;
 }
 
 static int seal(int *fd)
