@@ -3,6 +3,7 @@
 #ifndef VB_HOST_PRIVATE_H
 #define VB_HOST_PRIVATE_H
 
+#include <errno.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -41,6 +42,11 @@ void vb_loop_forget(void);
  */
 bool vb_loop_callback_is_stopped(void);
 
+/* Does this process or the kernel lack something for now, that a descriptor takes? */
+static inline bool vb_is_short(int err)
+{
+	return err == -EMFILE || err == -ENFILE || err == -ENOMEM || err == -ENOBUFS || err == -ENOSPC;
+}
 void vb_fd_close_locked(int fd);
 void vb_fd_forget(void);
 void vb_setting_forget(void);

@@ -125,7 +125,7 @@ static int open_locked(void)
 		if (fd < 0)
 			fd = try_receiver_locked(ipv4);
 		any |= fd >= 0 || fd == -EADDRINUSE;
-		again |= fd == -EADDRINUSE;
+		again |= vb_udp_may_come(fd);
 	}
 	if (again)
 		vb_timer_set(&retry_timer, vb_now_ns() + RETRY_NS);
