@@ -88,6 +88,12 @@ bool vb_link_is_infiniband(void);
 int vb_file_read(const char *path, char *text, size_t size);
 /* The first line of a file; false: there is none. */
 bool vb_file_line(const char *path, char *line, size_t room);
+/*
+ * What follows `key` and blanks in the first line that begins with the key, cut to what fits. The file may be
+ * of any length, as /proc/PID/status is, which names all groups. -ENODATA: there is no such line. Allocates
+ * nothing.
+ */
+int vb_file_field(const char *path, const char *key, char *value, size_t room);
 /* The number in a file of /proc or /sys; 0: there is none. */
 unsigned long long vb_file_number(const char *path);
 

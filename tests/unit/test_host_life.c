@@ -64,6 +64,28 @@ static void now_ns__goes_forward(void **state)
 	}
 }
 
+static void file_field__is_found_in_any_line(void **state)
+{
+	char path[] = "/tmp/field.XXXXXX", value[8];
+	FILE *file = fdopen(mkstemp(path), "w");
+	assert_non_null(file);
+	fputs("Num\nUnum: 1\nNum:\t 23 kB\nLong: 0123456789\n", file);
+	for (int i = 0; i < 5000; i++)
+		fputs("x ", file);
+	fputs("\nLast: end", file);
+	fclose(file);
+	assert_int_equal(vb_file_field(path, "Num:", value, sizeof(value)), 0);
+	assert_string_equal(value, "23 kB");
+	assert_int_equal(vb_file_field(path, "Long:", value, sizeof(value)), 0);
+	assert_string_equal(value, "0123456");
+	assert_int_equal(vb_file_field(path, "Last:", value, sizeof(value)), 0);
+	assert_string_equal(value, "end");
+	assert_int_equal(vb_file_field(path, "None:", value, sizeof(value)), -ENODATA);
+	assert_string_equal(value, "");
+	unlink(path);
+	assert_int_equal(vb_file_field(path, "Num:", value, sizeof(value)), -ENOENT);
+}
+
 /* ---- a child that starts its own host ---- */
 
 static uint32_t parent_slot;
@@ -411,6 +433,7 @@ int main(void)
 		cmocka_unit_test(host_get__again_keeps_the_slot),
 		cmocka_unit_test(random__differs),
 		cmocka_unit_test(now_ns__goes_forward),
+		cmocka_unit_test(file_field__is_found_in_any_line),
 		cmocka_unit_test(fork__child_gets_its_own_host_and_the_parent_goes_on),
 		cmocka_unit_test(fork__child_does_not_hold_its_dead_parents_names),
 		cmocka_unit_test(exec__inherits_no_descriptor),

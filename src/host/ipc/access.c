@@ -58,16 +58,13 @@ static bool namespace_of(const char *process, struct stat *st)
 /* *lack: what this process lacks for the check. Then nothing is known of the other. */
 static bool is_by_all_numbers(const char *process, uid_t user, int *lack)
 {
-	char path[64], text[8192];
+	char path[64], text[64];
 	unsigned real, effective, saved;
 	snprintf(path, sizeof path, "/proc/%s/status", process);
-	int err = vb_file_read(path, text, sizeof text);
+	int err = vb_file_field(path, "Uid:", text, sizeof text);
 	if (vb_is_short(err))
 		*lack = err;
-	if (err)
-		return false;
-	const char *line = strstr(text, "\nUid:");
-	return line && sscanf(line, "\nUid: %u %u %u", &real, &effective, &saved) == 3 && real == user &&
+	return !err && sscanf(text, "%u %u %u", &real, &effective, &saved) == 3 && real == user &&
 	       effective == user && saved == user;
 }
 
