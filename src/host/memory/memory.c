@@ -150,14 +150,14 @@ uint64_t vb_address_space(void)
 	return near_the_end ? UINT64_C(1) << (64 - __builtin_clzll(near_the_end)) : UINT64_C(1) << 47;
 }
 
-uint64_t vb_address_limit(void)
+static uint64_t limit_of(int resource)
 {
 	struct rlimit limit;
-	uint64_t space = vb_address_space();
-	return getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY ?
-		       space :
-		       vb_min_u64(limit.rlim_cur, space);
+	return getrlimit(resource, &limit) || limit.rlim_cur == RLIM_INFINITY ? UINT64_MAX : limit.rlim_cur;
 }
+
+uint64_t vb_address_limit(void) { return vb_min_u64(limit_of(RLIMIT_AS), vb_address_space()); }
+uint64_t vb_file_limit(void) { return limit_of(RLIMIT_FSIZE); }
 
 void vb_unmap(void *addr, size_t bytes)
 {

@@ -374,6 +374,8 @@ static void advise(void *at, size_t bytes, unsigned advice)
 int vb_remap_open(size_t bytes, int *fd)
 {
 	int err = 0;
+	if (bytes > vb_file_limit())
+		return -EFBIG;
 	vb_host_lock();
 	int f = vb_fd_own(memfd_create("verbatim-memory", MFD_CLOEXEC | MFD_ALLOW_SEALING));
 	if (f < 0 || ftruncate(f, (off_t)bytes) < 0)

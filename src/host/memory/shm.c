@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/list.h"
+#include "host/memory/memory.h"
 
 struct mapping {
 	struct vb_list all;
@@ -27,14 +28,15 @@ struct mapping {
 
 static struct vb_list mappings = VB_LIST_INIT(mappings); /* under the host lock */
 
-/* Maps fd and lists the mapping. */
+/* Maps fd, or, where that is -1, memory of this process alone, and lists the mapping. */
 static int map_listed(int fd, size_t bytes, int prot, void **addr)
 {
+	int flags = MAP_NORESERVE | (fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED);
 	struct mapping *m = malloc(sizeof *m);
 	if (!m)
 		return -ENOMEM;
 	vb_host_lock();
-	void *p = mmap(NULL, bytes, prot, MAP_SHARED | MAP_NORESERVE, fd, 0);
+	void *p = mmap(NULL, bytes, prot, flags, fd, 0);
 	int err = p == MAP_FAILED ? -errno : 0;
 	if (!err) {
 		madvise(p, bytes, MADV_DONTDUMP); /* sparse and huge: keep it out of core dumps */
@@ -78,6 +80,8 @@ void vb_shm_forget(void)
 static int create_fd(size_t bytes, const char *name, int *fd)
 {
 	char full_name[64];
+	if (bytes > vb_file_limit())
+		return -EFBIG;
 	snprintf(full_name, sizeof full_name, "verbatim-%s", name);
 	vb_host_lock();
 	int f = vb_fd_own(memfd_create(full_name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL));
@@ -136,6 +140,11 @@ unmap:
 close_fd:
 	vb_fd_close(f);
 	return err;
+}
+
+int vb_shm_create_alone(size_t bytes, void **addr)
+{
+	return map_listed(-1, bytes, PROT_READ, addr);
 }
 
 bool vb_shm_has_room(size_t bytes)
