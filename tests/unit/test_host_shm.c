@@ -5,10 +5,23 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 
 #include "host/host.h"
 
 enum { REGION = 1 << 20 };
+
+/* As with vm.overcommit_memory 2: no memory is promised that there may not be. */
+static bool promises_nothing;
+
+void *mmap(void *at, size_t bytes, int prot, int flags, int fd, off_t offset)
+{
+	bool is_promise = (flags & MAP_PRIVATE) && (prot & PROT_WRITE);
+	if (!promises_nothing || !is_promise)
+		return (void *)syscall(SYS_mmap, at, bytes, prot, flags, fd, offset);
+	errno = ENOMEM;
+	return MAP_FAILED;
+}
 
 struct region {
 	int fd;
@@ -159,7 +172,7 @@ static void use_inherited(int sock)
 	CHILD_CHECK(vb_mem_check(inherited.addr, 1, false) == -EFAULT);
 }
 
-static void shm__in_a_forked_child_is_private_zero_pages(void **state)
+static void check_inherited(void)
 {
 	inherited = create();
 	inherited.addr[0] = 'p';
@@ -169,6 +182,15 @@ static void shm__in_a_forked_child_is_private_zero_pages(void **state)
 	assert_int_equal(inherited.addr[0], 'p');
 	assert_int_equal(inherited.addr[REGION - 1], 0);
 	destroy(&inherited);
+}
+
+static void shm__in_a_forked_child_is_private_zero_pages(void **state) { check_inherited(); }
+
+static void shm__in_a_forked_child_needs_no_promise_of_memory(void **state)
+{
+	promises_nothing = true;
+	check_inherited();
+	promises_nothing = false;
 }
 
 /* ---- vb_mem_check ---- */
@@ -240,6 +262,7 @@ int main(void)
 		cmocka_unit_test(shm__can_not_be_written_or_shrunk_by_another_process),
 		cmocka_unit_test(shm_map_peer__refuses_what_could_crash_the_reader),
 		cmocka_unit_test(shm__in_a_forked_child_is_private_zero_pages),
+		cmocka_unit_test(shm__in_a_forked_child_needs_no_promise_of_memory),
 		cmocka_unit_test(mem_check__finds_holes_and_protections),
 		cmocka_unit_test(mem_check__changes_nothing),
 	};

@@ -66,13 +66,43 @@ void vb_shm_unmap(const void *addr, size_t bytes)
 	vb_host_unlock();
 }
 
+static int new_memfd(const char *name)
+{
+	int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+	return fd < 0 && errno == EINVAL ? memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING) : fd;
+}
+
+static bool map_over(const struct mapping *m, int prot, int kind, int fd)
+{
+	return mmap(m->addr, m->bytes, prot, kind | MAP_FIXED | MAP_NORESERVE, fd, 0) != MAP_FAILED;
+}
+
+static bool map_memfd_over(const struct mapping *m)
+{
+	int fd = m->bytes > vb_file_limit() ? -1 : new_memfd("verbatim-child");
+	bool is_mapped = fd >= 0 && ftruncate(fd, (off_t)m->bytes) == 0 &&
+			 map_over(m, PROT_READ | PROT_WRITE, MAP_SHARED, fd);
+	if (fd >= 0)
+		close(fd);
+	return is_mapped;
+}
+
+/*
+ * With vm.overcommit_memory 2 the kernel may refuse so much private memory, but no memfd. At the worst there
+ * is nothing, rather than the parent's memory.
+ */
+static void put_zero_pages(const struct mapping *m)
+{
+	if (!map_over(m, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1) && !map_memfd_over(m))
+		map_over(m, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+}
+
 /* The list stays: vb_shm_unmap works in the child, and a child's child has pages of its own anyway. */
 void vb_shm_forget(void)
 {
 	struct mapping *m;
 	vb_list_for_each(m, &mappings, all)
-		mmap(m->addr, m->bytes, PROT_READ | PROT_WRITE,
-		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+		put_zero_pages(m);
 }
 
 /* ---- creating ---- */
@@ -84,10 +114,7 @@ static int create_fd(size_t bytes, const char *name, int *fd)
 		return -EFBIG;
 	snprintf(full_name, sizeof full_name, "verbatim-%s", name);
 	vb_host_lock();
-	int f = vb_fd_own(memfd_create(full_name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL));
-	if (f < 0 && errno == EINVAL)
-		f = vb_fd_own(memfd_create(full_name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
-	int err = f < 0 || ftruncate(f, (off_t)bytes) < 0 ? -errno : 0;
+	int f = vb_fd_own(new_memfd(full_name)), err = f < 0 || ftruncate(f, (off_t)bytes) < 0 ? -errno : 0;
 	if (err)
 		vb_fd_close_locked(f);
 	vb_host_unlock();
