@@ -247,16 +247,27 @@ static int take_root(const char *root)
 	return own_folder(root) && access(root, W_OK | X_OK) == 0 ? take_users(root, LOCK_SH) : -1;
 }
 
-/* A process has one tree, that of its namespace, as long as it lives. A child shares its parent's lock. */
+static pthread_mutex_t hold_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* In a forked child: another thread of the parent may have it. */
+static void forget_lock(void) { pthread_mutex_init(&hold_lock, NULL); }
+
+__attribute__((constructor)) static void watch_forks(void) { vb_host_at_fork(forget_lock); }
+
+/*
+ * A process has one tree, that of its namespace, as long as it lives. A child shares its parent's lock on
+ * the file.
+ */
 static bool hold(const char *folder, const char *root)
 {
-	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 	static char held[VB_TREE_PATH];
 	static int users = -1;
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&hold_lock);
 	if (users < 0 || strcmp(held, root)) {
-		if (users >= 0)
-			close(users);
+		int last = users;
+		users = -1; /* before it is closed: a fork may come between */
+		if (last >= 0)
+			close(last);
 		for (int tries = 0; tries < 64 && (users = take_root(root)) < 0; tries++)
 			;
 		snprintf(held, sizeof(held), "%s", root);
@@ -264,7 +275,7 @@ static bool hold(const char *folder, const char *root)
 			sweep_others(folder, root);
 	}
 	bool holds = users >= 0;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&hold_lock);
 	return holds;
 }
 

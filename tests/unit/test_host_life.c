@@ -14,6 +14,7 @@
 #include <sys/syscall.h>
 
 #include "host/host.h"
+#include "host/memory/memory.h"
 #include "host/net/raw.h"
 
 static int start_host(void **state) { return vb_host_get(); }
@@ -297,8 +298,9 @@ static void fork__in_a_callback(void **state)
 	assert_int_equal(forked_status, 0);
 }
 
-/* ---- a fork in the moment in which there is a new descriptor ---- */
+/* ---- a fork in the moment in which there is something new ---- */
 
+enum { NO_DESCRIPTOR = 1 << 20, NULL_BYTES = 1 << 20 };
 static _Thread_local bool is_watched; /* the thread that makes descriptors */
 static atomic_int new_fd;             /* -1: none yet; -2: not watched for */
 static atomic_bool has_forked;
@@ -345,9 +347,25 @@ ssize_t recvmsg(int socket, struct msghdr *m, int flags)
 	return n;
 }
 
+void *mmap(void *at, size_t bytes, int prot, int flags, int fd, off_t offset)
+{
+	if (is_watched && fd < 0)
+		meet_fork(NO_DESCRIPTOR);
+	return (void *)syscall(SYS_mmap, at, bytes, prot, flags, fd, offset);
+}
+
 static atomic_bool forker_is_there;
 
-/* Never asleep but in fork(). The result: has the child the new descriptor? */
+static int look_in_child(void)
+{
+	void *pages;
+	alarm(60);
+	return fcntl(new_fd, F_GETFD) >= 0 || vb_null_pages(NULL_BYTES, &pages);
+}
+
+/*
+ * Never asleep but in fork(). The result: does the child lack the new descriptor, and nothing that it needs?
+ */
 static void *fork_when_there_is_one(void *unused)
 {
 	int status = -1;
@@ -357,7 +375,7 @@ static void *fork_when_there_is_one(void *unused)
 		sched_yield();
 	pid_t pid = new_fd < 0 ? -1 : fork();
 	if (pid == 0)
-		_exit(fcntl(new_fd, F_GETFD) >= 0);
+		_exit(look_in_child());
 	has_forked = true;
 	if (pid > 0)
 		waitpid(pid, &status, 0);
@@ -399,6 +417,12 @@ static void make_port(void)
 	vb_port_close(&port);
 }
 
+static void make_null_pages(void)
+{
+	void *pages;
+	assert_int_equal(vb_null_pages(NULL_BYTES, &pages), 0);
+}
+
 static void check_moment(void (*make)(void))
 {
 	pthread_t forker;
@@ -416,9 +440,10 @@ static void check_moment(void (*make)(void))
 	assert_true(!result || (intptr_t)result == 1);
 }
 
-static void fork__while_a_descriptor_is_made(void **state)
+static void fork__while_something_is_made(void **state)
 {
 	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, moment_link), 0);
+	check_moment(make_null_pages);
 	check_moment(make_port);
 	check_moment(make_shm);
 	check_moment(make_raw);
@@ -439,7 +464,7 @@ int main(void)
 		cmocka_unit_test(exec__inherits_no_descriptor),
 		cmocka_unit_test(fork__beside_a_busy_thread),
 		cmocka_unit_test(fork__in_a_callback),
-		cmocka_unit_test(fork__while_a_descriptor_is_made),
+		cmocka_unit_test(fork__while_something_is_made),
 	};
 	return cmocka_run_group_tests(tests, start_host, NULL);
 }

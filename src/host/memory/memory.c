@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <linux/futex.h>
-#include <pthread.h>
 #include <signal.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
@@ -17,8 +16,7 @@
 
 /* ---- null pages ---- */
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static void *null_pages;
+static void *null_pages; /* under the host lock */
 
 static int make_null_pages_locked(size_t bytes)
 {
@@ -37,10 +35,10 @@ static int make_null_pages_locked(size_t bytes)
 
 int vb_null_pages(size_t bytes, void **pages)
 {
-	pthread_mutex_lock(&lock);
+	vb_host_lock();
 	int err = make_null_pages_locked(bytes);
 	*pages = null_pages;
-	pthread_mutex_unlock(&lock);
+	vb_host_unlock();
 	return err;
 }
 
