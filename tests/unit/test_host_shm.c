@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 
 #include "host/host.h"
@@ -193,6 +194,36 @@ static void shm__in_a_forked_child_needs_no_promise_of_memory(void **state)
 	promises_nothing = false;
 }
 
+static bool can_allocate(void)
+{
+	void *p = mmap(NULL, REGION, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	return p != MAP_FAILED && !munmap(p, REGION);
+}
+
+static void allocate(int sock) { CHILD_CHECK(can_allocate()); }
+
+/* The kernel counts all private memory that can be written, touched or not. */
+static void shm__in_a_forked_child_takes_nothing_of_its_data_limit(void **state)
+{
+	struct rlimit before, limit;
+	void *addr;
+	int fd;
+	assert_int_equal(getrlimit(RLIMIT_DATA, &before), 0);
+	limit = (struct rlimit){ (rlim_t)1 << 32, before.rlim_max };
+	assert_int_equal(setrlimit(RLIMIT_DATA, &limit), 0);
+	bool works = can_allocate();
+	assert_int_equal(vb_shm_create((size_t)1 << 34, "sparse", &fd, &addr), 0);
+	struct child c = child_start(allocate);
+	assert_int_equal(hear(c.sock), UINT64_MAX);
+	int status = child_end(&c);
+	setrlimit(RLIMIT_DATA, &before);
+	vb_shm_unmap(addr, (size_t)1 << 34);
+	vb_fd_close(fd);
+	if (!works)
+		SKIP("a sanitizer has more memory than that");
+	assert_int_equal(status, 0);
+}
+
 /* ---- vb_mem_check ---- */
 
 static void mem_check__finds_holes_and_protections(void **state)
@@ -263,6 +294,7 @@ int main(void)
 		cmocka_unit_test(shm_map_peer__refuses_what_could_crash_the_reader),
 		cmocka_unit_test(shm__in_a_forked_child_is_private_zero_pages),
 		cmocka_unit_test(shm__in_a_forked_child_needs_no_promise_of_memory),
+		cmocka_unit_test(shm__in_a_forked_child_takes_nothing_of_its_data_limit),
 		cmocka_unit_test(mem_check__finds_holes_and_protections),
 		cmocka_unit_test(mem_check__changes_nothing),
 	};

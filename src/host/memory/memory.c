@@ -156,6 +156,7 @@ static uint64_t limit_of(int resource)
 
 uint64_t vb_address_limit(void) { return vb_min_u64(limit_of(RLIMIT_AS), vb_address_space()); }
 uint64_t vb_file_limit(void) { return limit_of(RLIMIT_FSIZE); }
+uint64_t vb_data_limit(void) { return limit_of(RLIMIT_DATA); }
 
 void vb_unmap(void *addr, size_t bytes)
 {

@@ -88,12 +88,15 @@ static bool map_memfd_over(const struct mapping *m)
 }
 
 /*
- * With vm.overcommit_memory 2 the kernel may refuse so much private memory, but no memfd. At the worst there
- * is nothing, rather than the parent's memory.
+ * Private memory takes fewer calls. But all of it counts for RLIMIT_DATA, and with vm.overcommit_memory 2 the
+ * kernel may refuse so much. A memfd counts as it is used. At the worst there is nothing, rather than the
+ * parent's memory.
  */
-static void put_zero_pages(const struct mapping *m)
+static void put_zero_pages(const struct mapping *m, bool is_limited)
 {
-	if (!map_over(m, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1) && !map_memfd_over(m))
+	bool done = (is_limited && map_memfd_over(m)) ||
+		    map_over(m, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1) || map_memfd_over(m);
+	if (!done)
 		map_over(m, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
 }
 
@@ -101,8 +104,9 @@ static void put_zero_pages(const struct mapping *m)
 void vb_shm_forget(void)
 {
 	struct mapping *m;
+	bool is_limited = vb_data_limit() != UINT64_MAX;
 	vb_list_for_each(m, &mappings, all)
-		put_zero_pages(m);
+		put_zero_pages(m, is_limited);
 }
 
 /* ---- creating ---- */
