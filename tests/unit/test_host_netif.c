@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 
 #include "host/host.h"
 
@@ -192,6 +193,34 @@ static void list_after_each_change(int sock)
 	}
 }
 
+/*
+ * The files of /sys are of the namespace in which it was mounted. Without a descriptor nothing is told, and
+ * with one all.
+ */
+static void list_an_ethernet(int sock)
+{
+	struct vb_netif *list;
+	unsigned count, at = 0;
+	struct rlimit few;
+
+	if (!enter_network_namespace() ||
+	    system("exec >&2; ip link add wire type veth peer name other && ip link set wire up"))
+		_exit(NO_NAMESPACE);
+	int lowest = dup(sock);
+	CHILD_CHECK(lowest >= 0 && !close(lowest) && !getrlimit(RLIMIT_NOFILE, &few));
+	few.rlim_cur = (rlim_t)lowest;
+	CHILD_CHECK(!setrlimit(RLIMIT_NOFILE, &few));
+	CHILD_CHECK(vb_netif_list(&list, &count) == -EMFILE);
+	few.rlim_cur++;
+	CHILD_CHECK(!setrlimit(RLIMIT_NOFILE, &few));
+	CHILD_CHECK(vb_netif_list(&list, &count) == 0);
+	while (at < count && strcmp(list[at].name, "wire"))
+		at++;
+	CHILD_CHECK(at < count && list[at].mtu == 1500);
+	CHILD_CHECK(list[at].speed_mbps == 10000); /* as all of this kind */
+	free(list);
+}
+
 static void run_in_namespace(void (*body)(int))
 {
 	struct child c = child_start(body);
@@ -201,6 +230,8 @@ static void run_in_namespace(void (*body)(int))
 		SKIP("no network namespace can be made here");
 	assert_int_equal(status, 0);
 }
+
+static void netif_list__tells_speeds_of_this_namespace(void **state) { run_in_namespace(list_an_ethernet); }
 
 static void netif_watch__tells_changes(void **state) { run_in_namespace(change_addresses); }
 
@@ -216,6 +247,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(netif_list__is_ordered_and_plausible),
 		cmocka_unit_test(netif_is_local__knows_own_addresses),
+		cmocka_unit_test(netif_list__tells_speeds_of_this_namespace),
 		cmocka_unit_test(netif_watch__tells_changes),
 		cmocka_unit_test(netif_list__has_each_change_at_once),
 		cmocka_unit_test(netif_is_local__follows_changes_without_notices),
