@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
+#include <sys/un.h>
 
 #include "host/host.h"
 
@@ -147,6 +148,38 @@ static void change_addresses(int sock)
 	free(list);
 }
 
+static int spare_fds;
+
+static bool is_visited(void)
+{
+	struct sockaddr_un un = { .sun_family = AF_UNIX };
+	int n = snprintf(un.sun_path + 1, sizeof(un.sun_path) - 1, "verbatim/visit/%u", vb_slot_first());
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	bool is_there = connect(fd, (struct sockaddr *)&un,
+				(socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) == 0;
+	close(fd);
+	return is_there;
+}
+
+/* What it had no descriptor for when it started comes later. */
+static void change_addresses_after_a_lack(int sock)
+{
+	struct rlimit before, few;
+	if (!enter_network_namespace())
+		_exit(NO_NAMESPACE);
+	int lowest = dup(sock);
+	CHILD_CHECK(lowest >= 0 && !close(lowest) && !getrlimit(RLIMIT_NOFILE, &before));
+	few = (struct rlimit){ (rlim_t)(lowest + spare_fds), before.rlim_max };
+	CHILD_CHECK(!setrlimit(RLIMIT_NOFILE, &few));
+	int err = vb_host_get();
+	CHILD_CHECK(!setrlimit(RLIMIT_NOFILE, &before));
+	CHILD_CHECK(!err || (err == -EMFILE && vb_host_get() == 0));
+	CHILD_CHECK(vb_netif_watch(count_changes, &changes) == 0);
+	CHILD_CHECK(set_loopback("198.51.100.9"));
+	CHILD_CHECK(WAIT_FOR(changes > 0));
+	CHILD_CHECK(WAIT_FOR(is_visited()));
+}
+
 /* Without the host there are no notices: the cache expires by itself. */
 static void change_addresses_without_notices(int sock)
 {
@@ -235,6 +268,12 @@ static void netif_list__tells_speeds_of_this_namespace(void **state) { run_in_na
 
 static void netif_watch__tells_changes(void **state) { run_in_namespace(change_addresses); }
 
+static void netif_watch__tells_changes_whatever_was_lacking(void **state)
+{
+	for (spare_fds = 0; spare_fds < 12; spare_fds++)
+		run_in_namespace(change_addresses_after_a_lack);
+}
+
 static void netif_list__has_each_change_at_once(void **state) { run_in_namespace(list_after_each_change); }
 
 static void netif_is_local__follows_changes_without_notices(void **state)
@@ -249,6 +288,7 @@ int main(void)
 		cmocka_unit_test(netif_is_local__knows_own_addresses),
 		cmocka_unit_test(netif_list__tells_speeds_of_this_namespace),
 		cmocka_unit_test(netif_watch__tells_changes),
+		cmocka_unit_test(netif_watch__tells_changes_whatever_was_lacking),
 		cmocka_unit_test(netif_list__has_each_change_at_once),
 		cmocka_unit_test(netif_is_local__follows_changes_without_notices),
 	};

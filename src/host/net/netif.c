@@ -307,14 +307,18 @@ static bool read_changes(int fd)
 	}
 }
 
-static void notices_ready(struct vb_watch *w, uint32_t epoll_events)
+static void tell_changes(void)
 {
-	if (!read_changes(w->fd))
-		return;
 	atomic_store(&cache_is_stale, true);
 	void (*changed)(void *) = atomic_load(&changed_handler);
 	if (changed)
 		changed(atomic_load(&changed_arg));
+}
+
+static void notices_ready(struct vb_watch *w, uint32_t epoll_events)
+{
+	if (read_changes(w->fd))
+		tell_changes();
 }
 
 static struct vb_watch notices = { .fd = -1, .ready = notices_ready };
@@ -326,23 +330,45 @@ int vb_netif_watch(void (*changed)(void *arg), void *arg)
 	return 0;
 }
 
-void vb_netif_start_locked(void)
+static int subscribe_locked(void)
 {
 	struct sockaddr_nl groups = { .nl_family = AF_NETLINK,
 				      .nl_groups = RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR };
 	int fd = vb_fd_own(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE));
 	if (fd < 0)
-		return;
+		return -errno;
 	notices.fd = fd;
-	if (bind(fd, (const struct sockaddr *)&groups, sizeof groups) < 0 ||
-	    vb_watch_start(&notices, EPOLLIN) < 0) {
+	int err = bind(fd, (const struct sockaddr *)&groups, sizeof groups) < 0 ? -errno : 0;
+	if (!err)
+		err = vb_watch_start(&notices, EPOLLIN);
+	if (err) {
 		vb_fd_close_locked(fd);
 		notices.fd = -1;
-		return;
+		return err;
 	}
 	has_notices = true;
 	atomic_store(&cache_is_stale, true); /* they may be older than the subscription */
 	list_is_stale = true;
+	return 0;
+}
+
+/* Changes until now were not told. */
+static void subscribe_again(struct vb_timer *t, uint64_t now_ns)
+{
+	vb_host_lock();
+	vb_netif_start_locked();
+	bool is_new = has_notices;
+	vb_host_unlock();
+	if (is_new)
+		tell_changes();
+}
+
+static struct vb_timer again = { .fire = subscribe_again };
+
+void vb_netif_start_locked(void)
+{
+	if (vb_is_short(subscribe_locked()))
+		vb_timer_set(&again, vb_now_ns() + VB_SHORT_NS);
 }
 
 void vb_netif_forget(void)
