@@ -20,6 +20,7 @@
 #include "answers/nldev.h"
 #include "answers/real.h"
 #include "base/base.h"
+#include "base/cancel.h"
 #include "base/thread.h"
 
 enum {
@@ -131,6 +132,7 @@ static pthread_mutex_t answering = PTHREAD_MUTEX_INITIALIZER;
 /* Answers a datagram of requests as the kernel would. */
 static ssize_t take(int fd, const void *requests, size_t bytes)
 {
+	VB_UNCANCELLED;
 	struct delivery *d = calloc(1, sizeof(*d));
 	struct timeval limit = { .tv_sec = SEND_LIMIT_S };
 	int saved = errno;

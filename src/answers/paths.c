@@ -33,6 +33,7 @@
 #include "answers/ports.h"
 #include "answers/real.h"
 #include "base/base.h"
+#include "base/cancel.h"
 
 enum { ROOM = 512 };
 
@@ -103,6 +104,7 @@ static refresh_fn *find_refresh(void)
 /* The tree's root as it is now, or NULL. */
 static const char *tree_root(const char *path)
 {
+	VB_UNCANCELLED;
 	inside = true;
 	pthread_mutex_lock(&lock);
 	if (!refresh)

@@ -6,8 +6,12 @@
 
 #include "base/numbers.h"
 
-/* Signals of a thread's own faults do not interrupt sleeps; their handlers report crashes. */
+/*
+ * Signals of a thread's own faults, and last that of abort(3). They do not interrupt sleeps; their handlers
+ * report crashes.
+ */
 static const int crashes[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT };
+enum { FAULTS = VB_ARRAY_LEN(crashes) - 1 };
 
 static bool is_crash(int number)
 {
@@ -56,13 +60,19 @@ bool vb_goes_on_after_signal(const sigset_t *mask)
 	return strongest_effect(&all, mask ? mask : &own) == RESTARTS;
 }
 
+void vb_signals_but_faults(sigset_t *set)
+{
+	sigfillset(set);
+	for (unsigned i = 0; i < FAULTS; i++)
+		sigdelset(set, crashes[i]);
+}
+
 void vb_signals_hold(sigset_t *before)
 {
 	sigset_t held;
 
-	sigfillset(&held);
-	for (unsigned i = 0; i < VB_ARRAY_LEN(crashes); i++)
-		sigdelset(&held, crashes[i]);
+	vb_signals_but_faults(&held);
+	sigdelset(&held, SIGABRT);
 	pthread_sigmask(SIG_BLOCK, &held, before);
 }
 

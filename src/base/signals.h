@@ -16,6 +16,13 @@
  */
 bool vb_goes_on_after_signal(const sigset_t *mask);
 
+/*
+ * All signals but those that the kernel sends a thread for what it does itself: an access, an instruction, a
+ * system call that a sandbox carries out in a handler of SIGSYS. Where they are blocked they end the process,
+ * whatever handler it has.
+ */
+void vb_signals_but_faults(sigset_t *set);
+
 /* From here on signals wait, but those of the thread's own faults. *before: the thread's mask. */
 void vb_signals_hold(sigset_t *before);
 /* Is one waiting whose handler ends calls with EINTR? Keeps errno. */

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Threads of the libraries. Signals are for the program's threads, so these threads block them. */
+/*
+ * Threads of the libraries. Signals are for the program's threads, so these threads block them, but for those
+ * of their own faults (vb_signals_but_faults).
+ */
 #ifndef VB_BASE_THREAD_H
 #define VB_BASE_THREAD_H
 

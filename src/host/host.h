@@ -88,6 +88,12 @@ bool vb_link_is_infiniband(void);
 int vb_file_read(const char *path, char *text, size_t size);
 /* The first line of a file; false: there is none. */
 bool vb_file_line(const char *path, char *line, size_t room);
+/*
+ * What follows `key` and blanks in the first line that begins with the key, cut to what fits. The file may be
+ * of any length, as /proc/PID/status is, which names all groups. -ENODATA: there is no such line. Allocates
+ * nothing.
+ */
+int vb_file_field(const char *path, const char *key, char *value, size_t room);
 /* The number in a file of /proc or /sys; 0: there is none. */
 unsigned long long vb_file_number(const char *path);
 
@@ -400,9 +406,11 @@ int vb_inspection_write(int memfd, const void *bytes, size_t n);
 /*
  * A memfd of `bytes` (sparse: only touched pages cost), mapped here and sealed so that nobody can shrink,
  * grow or newly map it writable (F_SEAL_SHRINK|GROW|FUTURE_WRITE|SEAL). Pages start as zero, and read-only. A
- * forked child has private zero pages there.
+ * forked child has private zero pages there. -EFBIG: files may not be so long (RLIMIT_FSIZE).
  */
 int vb_shm_create(size_t bytes, const char *name, int *fd, void **addr);
+/* The same, without a memfd: memory that no other process can map. */
+int vb_shm_create_alone(size_t bytes, void **addr);
 /* Is there one free piece of address space of so many bytes? */
 bool vb_shm_has_room(size_t bytes);
 /* Lets this process write to whole pages of it. 0 or -ENOMEM. */

@@ -3,6 +3,7 @@
 #ifndef VB_HOST_PRIVATE_H
 #define VB_HOST_PRIVATE_H
 
+#include <errno.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -41,6 +42,13 @@ void vb_loop_forget(void);
  */
 bool vb_loop_callback_is_stopped(void);
 
+/* Does this process or the kernel lack something for now, that a descriptor takes? */
+static inline bool vb_is_short(int err)
+{
+	return err == -EMFILE || err == -ENFILE || err == -ENOMEM || err == -ENOBUFS || err == -ENOSPC;
+}
+/* The pause before it is tried again. */
+enum { VB_SHORT_NS = 250000000 };
 void vb_fd_close_locked(int fd);
 void vb_fd_forget(void);
 void vb_setting_forget(void);
@@ -142,7 +150,10 @@ void vb_link_accepted(int fd, const struct vb_peer_cred *cred);
 /* As vb_link_connect, to a listener by its name. */
 int vb_link_connect_to(const struct vb_name *name, int *fd, struct vb_peer_cred *cred);
 
-/* Inspection sessions (inspection.c). No error where they cannot be had. */
+/*
+ * Inspection sessions (inspection.c). No error where they cannot be had; for what this process lacks now, it
+ * tries again later.
+ */
 void vb_inspection_start_locked(uint32_t slot);
 
 /* ---- udp ---- */

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
+
 /* ---- taking ---- */
 
 /* Where this library's code is. */
@@ -172,6 +174,7 @@ static int frame_text(uint64_t at, char *text, size_t size)
 
 void vb_trace_text(const struct vb_trace *trace, unsigned most, char *text, size_t size)
 {
+	VB_UNCANCELLED;
 	size_t used = 0;
 	*text = 0;
 	for (unsigned i = 0; i < trace->count && i < most && used + 1 < size; i++) {

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
 #include "host/host.h"
 
 #define USERS ".users"
@@ -246,16 +247,27 @@ static int take_root(const char *root)
 	return own_folder(root) && access(root, W_OK | X_OK) == 0 ? take_users(root, LOCK_SH) : -1;
 }
 
-/* A process has one tree, that of its namespace, as long as it lives. A child shares its parent's lock. */
+static pthread_mutex_t hold_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* In a forked child: another thread of the parent may have it. */
+static void forget_lock(void) { pthread_mutex_init(&hold_lock, NULL); }
+
+__attribute__((constructor)) static void watch_forks(void) { vb_host_at_fork(forget_lock); }
+
+/*
+ * A process has one tree, that of its namespace, as long as it lives. A child shares its parent's lock on
+ * the file.
+ */
 static bool hold(const char *folder, const char *root)
 {
-	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 	static char held[VB_TREE_PATH];
 	static int users = -1;
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&hold_lock);
 	if (users < 0 || strcmp(held, root)) {
-		if (users >= 0)
-			close(users);
+		int last = users;
+		users = -1; /* before it is closed: a fork may come between */
+		if (last >= 0)
+			close(last);
 		for (int tries = 0; tries < 64 && (users = take_root(root)) < 0; tries++)
 			;
 		snprintf(held, sizeof(held), "%s", root);
@@ -263,7 +275,7 @@ static bool hold(const char *folder, const char *root)
 			sweep_others(folder, root);
 	}
 	bool holds = users >= 0;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&hold_lock);
 	return holds;
 }
 
@@ -283,6 +295,7 @@ static bool find_place(const char *base, char *root, size_t room)
 
 const char *vb_tree_root(void)
 {
+	VB_UNCANCELLED;
 	static __thread char root[VB_TREE_PATH];
 	const char *const bases[] = { getenv("XDG_RUNTIME_DIR"), "/dev/shm", getenv("TMPDIR"), "/tmp" };
 	for (size_t i = 0; i < VB_ARRAY_LEN(bases); i++)
@@ -334,6 +347,7 @@ static void know(const char *root, struct vb_tree *tree)
 
 void vb_tree_write(struct vb_tree *tree, bool is_all)
 {
+	VB_UNCANCELLED;
 	const char *path = vb_tree_root();
 	int root = path && !tree->failed ? open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW) : -1;
 	if (root < 0)

@@ -12,6 +12,7 @@
 #include <glob.h>
 #include <limits.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -291,6 +292,26 @@ static int in_child(void)
 	return waitpid(pid, &status, 0) == pid && WIFEXITED(status) && !WEXITSTATUS(status);
 }
 
+static void *open_cancelled(void *unused)
+{
+	pthread_cancel(pthread_self());
+	close(open(DEVICE "/ports/1/hw_counters/sent_pkts", O_RDONLY));
+	return NULL;
+}
+
+/* A thread that is cancelled in open(2) leaves no lock behind: the next call would wait for ever. */
+static int behind_a_cancelled_thread(void)
+{
+	pthread_t thread;
+	void *result;
+	if (pthread_create(&thread, NULL, open_cancelled, NULL) || pthread_join(thread, &result))
+		return 0;
+	alarm(60);
+	int good = result == PTHREAD_CANCELED && shows(open(FILE_, O_RDONLY));
+	alarm(0);
+	return good;
+}
+
 int main(void)
 {
 	opening();
@@ -300,6 +321,7 @@ int main(void)
 	elsewhere();
 	reading_again();
 	REPORT(in_child());
+	REPORT(behind_a_cancelled_thread());
 	printf("1..%u\n", count);
 	return failed != 0;
 }

@@ -6,11 +6,13 @@
 #include "child.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
+#include "base/lock.h"
 #include "host/memory/fence.h"
 #include "host/host.h"
 
@@ -131,10 +133,44 @@ static void fence__is_not_light_once_the_heavy_one_is_forbidden(void **state)
 	assert_false(after);
 }
 
+static struct vb_lock lock;
+
+static void *take_it(void *unused)
+{
+	vb_lock(&lock);
+	vb_unlock(&lock);
+	return NULL;
+}
+
+/* As a child does whose parent's sandbox is stricter by then: it has the parent's locks, and their owners. */
+static void prepare_again_without(int sock)
+{
+	pthread_t other;
+	bool works = vb_fence_prepare();
+	for (unsigned i = 0; i < 100000 && !(lock.owner & VB_LOCK_OWNS); i++)
+		take_it(NULL);
+	works = works && (lock.owner & VB_LOCK_OWNS) && forbid(SYS_membarrier);
+	say(sock, works);
+	CHILD_CHECK(!works || !vb_fence_prepare());
+	CHILD_CHECK(!pthread_create(&other, NULL, take_it, NULL));
+	pthread_join(other, NULL);
+	CHILD_CHECK(!works || !(lock.owner & VB_LOCK_OWNS));
+}
+
+static void fence__of_locks_with_owners_stays(void **state)
+{
+	struct child c = child_start(prepare_again_without);
+	uint64_t works = hear(c.sock);
+	assert_int_equal(child_end(&c), 0);
+	if (!works)
+		SKIP("no membarrier here, or no seccomp");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(fence__is_not_light_once_the_heavy_one_is_forbidden),
+		cmocka_unit_test(fence__of_locks_with_owners_stays),
 		cmocka_unit_test(fence__one_of_two_processes_sees_the_other),
 		cmocka_unit_test(fence__is_light_once_it_is_prepared),
 	};

@@ -5,12 +5,17 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <spawn.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 
 #include "host/host.h"
+#include "host/memory/memory.h"
+#include "host/net/raw.h"
 
 static int start_host(void **state) { return vb_host_get(); }
 
@@ -58,6 +63,28 @@ static void now_ns__goes_forward(void **state)
 		assert_true(now >= last);
 		last = now;
 	}
+}
+
+static void file_field__is_found_in_any_line(void **state)
+{
+	char path[] = "/tmp/field.XXXXXX", value[8];
+	FILE *file = fdopen(mkstemp(path), "w");
+	assert_non_null(file);
+	fputs("Num\nUnum: 1\nNum:\t 23 kB\nLong: 0123456789\n", file);
+	for (int i = 0; i < 5000; i++)
+		fputs("x ", file);
+	fputs("\nLast: end", file);
+	fclose(file);
+	assert_int_equal(vb_file_field(path, "Num:", value, sizeof(value)), 0);
+	assert_string_equal(value, "23 kB");
+	assert_int_equal(vb_file_field(path, "Long:", value, sizeof(value)), 0);
+	assert_string_equal(value, "0123456");
+	assert_int_equal(vb_file_field(path, "Last:", value, sizeof(value)), 0);
+	assert_string_equal(value, "end");
+	assert_int_equal(vb_file_field(path, "None:", value, sizeof(value)), -ENODATA);
+	assert_string_equal(value, "");
+	unlink(path);
+	assert_int_equal(vb_file_field(path, "Num:", value, sizeof(value)), -ENOENT);
 }
 
 /* ---- a child that starts its own host ---- */
@@ -271,17 +298,173 @@ static void fork__in_a_callback(void **state)
 	assert_int_equal(forked_status, 0);
 }
 
+/* ---- a fork in the moment in which there is something new ---- */
+
+enum { NO_DESCRIPTOR = 1 << 20, NULL_BYTES = 1 << 20 };
+static _Thread_local bool is_watched; /* the thread that makes descriptors */
+static atomic_int new_fd;             /* -1: none yet; -2: not watched for */
+static atomic_bool has_forked;
+static pid_t forker_tid;
+
+static char state_of_forker(void)
+{
+	char path[64], text[512] = "";
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)forker_tid);
+	vb_file_read(path, text, sizeof(text));
+	const char *end = strrchr(text, ')');
+	return end ? end[2] : 0;
+}
+
+/* Here the other thread forks, or waits until it may. */
+static int meet_fork(int fd)
+{
+	int none = -1;
+	int saved_errno = errno;
+	if (is_watched && fd >= 0 && atomic_compare_exchange_strong(&new_fd, &none, fd))
+		while (!has_forked && state_of_forker() != 'S')
+			sched_yield();
+	errno = saved_errno;
+	return fd;
+}
+
+int socket(int domain, int type, int protocol)
+{
+	return meet_fork((int)syscall(SYS_socket, domain, type, protocol));
+}
+
+int memfd_create(const char *name, unsigned flags)
+{
+	return meet_fork((int)syscall(SYS_memfd_create, name, flags));
+}
+
+ssize_t recvmsg(int socket, struct msghdr *m, int flags)
+{
+	ssize_t n = syscall(SYS_recvmsg, socket, m, flags);
+	const struct cmsghdr *c = n < 0 ? NULL : CMSG_FIRSTHDR(m);
+	int fd;
+	if (c && c->cmsg_type == SCM_RIGHTS)
+		meet_fork(*(const int *)memcpy(&fd, CMSG_DATA(c), sizeof(fd)));
+	return n;
+}
+
+void *mmap(void *at, size_t bytes, int prot, int flags, int fd, off_t offset)
+{
+	if (is_watched && fd < 0)
+		meet_fork(NO_DESCRIPTOR);
+	return (void *)syscall(SYS_mmap, at, bytes, prot, flags, fd, offset);
+}
+
+static atomic_bool forker_is_there;
+
+static int look_in_child(void)
+{
+	void *pages;
+	alarm(60);
+	return fcntl(new_fd, F_GETFD) >= 0 || vb_null_pages(NULL_BYTES, &pages);
+}
+
+/*
+ * Never asleep but in fork(). The result: does the child lack the new descriptor, and nothing that it needs?
+ */
+static void *fork_when_there_is_one(void *unused)
+{
+	int status = -1;
+	forker_tid = gettid();
+	forker_is_there = true;
+	while (new_fd == -1)
+		sched_yield();
+	pid_t pid = new_fd < 0 ? -1 : fork();
+	if (pid == 0)
+		_exit(look_in_child());
+	has_forked = true;
+	if (pid > 0)
+		waitpid(pid, &status, 0);
+	return pid < 0 ? NULL : (void *)(intptr_t)(status + 1);
+}
+
+static void make_shm(void)
+{
+	void *addr;
+	int fd;
+	assert_int_equal(vb_shm_create(4096, "moment", &fd, &addr), 0);
+	vb_shm_unmap(addr, 4096);
+	vb_fd_close(fd);
+}
+
+static void make_raw(void)
+{
+	int fd;
+	if (!vb_raw_open(0, false, &fd))
+		vb_raw_close(fd);
+}
+
+static int moment_link[2];
+
+static void make_received(void)
+{
+	int fds[VB_LINK_MAX_FDS], n;
+	char byte;
+	assert_int_equal(vb_link_send(moment_link[0], "x", 1, &(int){ STDIN_FILENO }, 1), 0);
+	assert_int_equal(vb_link_recv(moment_link[1], &byte, 1, fds, &n), 1);
+	assert_int_equal(n, 1);
+	vb_fd_close(fds[0]);
+}
+
+static void make_port(void)
+{
+	struct vb_port port;
+	assert_int_equal(vb_port_bind(&port, "moment", 6), 0);
+	vb_port_close(&port);
+}
+
+static void make_null_pages(void)
+{
+	void *pages;
+	assert_int_equal(vb_null_pages(NULL_BYTES, &pages), 0);
+}
+
+static void check_moment(void (*make)(void))
+{
+	pthread_t forker;
+	void *result;
+	new_fd = -1;
+	has_forked = forker_is_there = false;
+	assert_int_equal(pthread_create(&forker, NULL, fork_when_there_is_one, NULL), 0);
+	while (!forker_is_there)
+		sched_yield();
+	is_watched = true;
+	make();
+	is_watched = false;
+	new_fd = new_fd == -1 ? -2 : new_fd;
+	pthread_join(forker, &result);
+	assert_true(!result || (intptr_t)result == 1);
+}
+
+static void fork__while_something_is_made(void **state)
+{
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, moment_link), 0);
+	check_moment(make_null_pages);
+	check_moment(make_port);
+	check_moment(make_shm);
+	check_moment(make_raw);
+	check_moment(make_received);
+	close(moment_link[0]);
+	close(moment_link[1]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(host_get__again_keeps_the_slot),
 		cmocka_unit_test(random__differs),
 		cmocka_unit_test(now_ns__goes_forward),
+		cmocka_unit_test(file_field__is_found_in_any_line),
 		cmocka_unit_test(fork__child_gets_its_own_host_and_the_parent_goes_on),
 		cmocka_unit_test(fork__child_does_not_hold_its_dead_parents_names),
 		cmocka_unit_test(exec__inherits_no_descriptor),
 		cmocka_unit_test(fork__beside_a_busy_thread),
 		cmocka_unit_test(fork__in_a_callback),
+		cmocka_unit_test(fork__while_something_is_made),
 	};
 	return cmocka_run_group_tests(tests, start_host, NULL);
 }

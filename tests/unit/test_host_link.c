@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/un.h>
@@ -302,6 +303,17 @@ static void try_as_the_same_user(int sock)
 	try_doors(sock);
 }
 
+/* /proc/PID/status names them all, in tens of kilobytes. */
+static void try_as_a_user_of_many_groups(int sock)
+{
+	static gid_t groups[4000];
+	for (unsigned i = 0; i < VB_ARRAY_LEN(groups); i++)
+		groups[i] = 1000000000 + i;
+	if (setgroups(VB_ARRAY_LEN(groups), groups))
+		_exit(NO_OTHER_USER);
+	try_as_the_same_user(sock);
+}
+
 static void *let_in(void *owner) { return owner; }
 static size_t welcome(void *guest, const void *request, size_t bytes, void *reply) { return 1; }
 static void see_off(void *guest) { }
@@ -336,6 +348,7 @@ static void doors__open_for_those_alone_who_may_share_memory(void **state)
 	} guests[] = { { try_as_effectively_other_user, 7 },
 		       { try_hidden, 7 },
 		       { try_from_another_namespace, 7 },
+		       { try_as_a_user_of_many_groups, 0 },
 		       { try_as_the_same_user, 0 } };
 	struct child host = child_start(be_other_user);
 	uint64_t slot, ready;

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/syscall.h>
 
 #include "host/host.h"
 
@@ -440,6 +441,73 @@ static void loop_set_pass__runs_it_as_it_asks(void **state)
 	pass_answer = UINT64_MAX;
 }
 
+static atomic_int trapped;
+
+static void note_trap(int sig) { trapped++; }
+
+static void call_what_traps(struct vb_timer *t, uint64_t now_ns)
+{
+	syscall(SYS_getppid);
+	fired++;
+}
+
+/* Sandboxes carry out system calls in a handler of SIGSYS. Where the signal is blocked the process ends. */
+static void call_in_a_sandbox(int sock)
+{
+	struct vb_timer t = { .fire = call_what_traps };
+	struct sigaction handle = { .sa_handler = note_trap };
+	bool works = !sigaction(SIGSYS, &handle, NULL) && answer_with(SYS_getppid, SECCOMP_RET_TRAP);
+	say(sock, works);
+	CHILD_CHECK(vb_host_get() == 0);
+	vb_timer_set(&t, vb_now_ns());
+	CHILD_CHECK(WAIT_FOR(fired));
+	CHILD_CHECK(trapped || !works);
+}
+
+static void loop__takes_the_signals_of_its_own_faults(void **state)
+{
+	fired = 0;
+	struct child c = child_start(call_in_a_sandbox);
+	bool works = hear(c.sock) == 1;
+	assert_int_equal(hear(c.sock), UINT64_MAX);
+	assert_int_equal(child_end(&c), 0);
+	if (!works)
+		SKIP("no seccomp here");
+}
+
+/* A sandbox answers with the error that it likes. */
+static void watch_beside_a_timer(int sock)
+{
+#ifdef SYS_epoll_pwait2
+	struct vb_timer now = { .fire = count_fired }, later = { .fire = count_fired };
+	int pair[2];
+	bool works = forbid_with(SYS_epoll_pwait2, EACCES);
+	say(sock, works);
+	fired = reads = 0;
+	CHILD_CHECK(vb_host_get() == 0);
+	vb_timer_set(&later, UINT64_MAX - 1);
+	vb_timer_set(&now, vb_now_ns());
+	CHILD_CHECK(WAIT_FOR(fired));
+	CHILD_CHECK(pipe2(pair, O_NONBLOCK) == 0);
+	struct vb_watch w = { .fd = pair[0], .ready = read_byte };
+	CHILD_CHECK(vb_watch_start(&w, EPOLLIN) == 0);
+	CHILD_CHECK(write(pair[1], "x", 1) == 1);
+	CHILD_CHECK(WAIT_FOR(reads));
+#else
+	say(sock, 0);
+#endif
+}
+
+static void loop__sleeps_where_sandboxes_refuse_epoll_pwait2(void **state)
+{
+	struct child c = child_start(watch_beside_a_timer);
+	bool works = hear(c.sock) == 1;
+	assert_int_equal(hear(c.sock), UINT64_MAX);
+	assert_int_equal(child_end(&c), 0);
+	if (!works)
+		SKIP("no epoll_pwait2 here, or no seccomp");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -456,6 +524,8 @@ int main(void)
 		cmocka_unit_test(watch_stop__waits_for_the_callback),
 		cmocka_unit_test(watch_stop__in_a_callback_takes_back_fetched_events),
 		cmocka_unit_test(watch_start__on_a_reused_descriptor_gets_no_stale_event),
+		cmocka_unit_test(loop__takes_the_signals_of_its_own_faults),
+		cmocka_unit_test(loop__sleeps_where_sandboxes_refuse_epoll_pwait2),
 		cmocka_unit_test(loop_set_pass__runs_it_as_it_asks),
 	};
 	return cmocka_run_group_tests(tests, start_host, stop_host);

@@ -9,6 +9,8 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/un.h>
 
 #include "host/host.h"
 
@@ -146,6 +148,38 @@ static void change_addresses(int sock)
 	free(list);
 }
 
+static int spare_fds;
+
+static bool is_visited(void)
+{
+	struct sockaddr_un un = { .sun_family = AF_UNIX };
+	int n = snprintf(un.sun_path + 1, sizeof(un.sun_path) - 1, "verbatim/visit/%u", vb_slot_first());
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	bool is_there = connect(fd, (struct sockaddr *)&un,
+				(socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) == 0;
+	close(fd);
+	return is_there;
+}
+
+/* What it had no descriptor for when it started comes later. */
+static void change_addresses_after_a_lack(int sock)
+{
+	struct rlimit before, few;
+	if (!enter_network_namespace())
+		_exit(NO_NAMESPACE);
+	int lowest = dup(sock);
+	CHILD_CHECK(lowest >= 0 && !close(lowest) && !getrlimit(RLIMIT_NOFILE, &before));
+	few = (struct rlimit){ (rlim_t)(lowest + spare_fds), before.rlim_max };
+	CHILD_CHECK(!setrlimit(RLIMIT_NOFILE, &few));
+	int err = vb_host_get();
+	CHILD_CHECK(!setrlimit(RLIMIT_NOFILE, &before));
+	CHILD_CHECK(!err || (err == -EMFILE && vb_host_get() == 0));
+	CHILD_CHECK(vb_netif_watch(count_changes, &changes) == 0);
+	CHILD_CHECK(set_loopback("198.51.100.9"));
+	CHILD_CHECK(WAIT_FOR(changes > 0));
+	CHILD_CHECK(WAIT_FOR(is_visited()));
+}
+
 /* Without the host there are no notices: the cache expires by itself. */
 static void change_addresses_without_notices(int sock)
 {
@@ -192,6 +226,34 @@ static void list_after_each_change(int sock)
 	}
 }
 
+/*
+ * The files of /sys are of the namespace in which it was mounted. Without a descriptor nothing is told, and
+ * with one all.
+ */
+static void list_an_ethernet(int sock)
+{
+	struct vb_netif *list;
+	unsigned count, at = 0;
+	struct rlimit few;
+
+	if (!enter_network_namespace() ||
+	    system("exec >&2; ip link add wire type veth peer name other && ip link set wire up"))
+		_exit(NO_NAMESPACE);
+	int lowest = dup(sock);
+	CHILD_CHECK(lowest >= 0 && !close(lowest) && !getrlimit(RLIMIT_NOFILE, &few));
+	few.rlim_cur = (rlim_t)lowest;
+	CHILD_CHECK(!setrlimit(RLIMIT_NOFILE, &few));
+	CHILD_CHECK(vb_netif_list(&list, &count) == -EMFILE);
+	few.rlim_cur++;
+	CHILD_CHECK(!setrlimit(RLIMIT_NOFILE, &few));
+	CHILD_CHECK(vb_netif_list(&list, &count) == 0);
+	while (at < count && strcmp(list[at].name, "wire"))
+		at++;
+	CHILD_CHECK(at < count && list[at].mtu == 1500);
+	CHILD_CHECK(list[at].speed_mbps == 10000); /* as all of this kind */
+	free(list);
+}
+
 static void run_in_namespace(void (*body)(int))
 {
 	struct child c = child_start(body);
@@ -202,7 +264,15 @@ static void run_in_namespace(void (*body)(int))
 	assert_int_equal(status, 0);
 }
 
+static void netif_list__tells_speeds_of_this_namespace(void **state) { run_in_namespace(list_an_ethernet); }
+
 static void netif_watch__tells_changes(void **state) { run_in_namespace(change_addresses); }
+
+static void netif_watch__tells_changes_whatever_was_lacking(void **state)
+{
+	for (spare_fds = 0; spare_fds < 12; spare_fds++)
+		run_in_namespace(change_addresses_after_a_lack);
+}
 
 static void netif_list__has_each_change_at_once(void **state) { run_in_namespace(list_after_each_change); }
 
@@ -216,7 +286,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(netif_list__is_ordered_and_plausible),
 		cmocka_unit_test(netif_is_local__knows_own_addresses),
+		cmocka_unit_test(netif_list__tells_speeds_of_this_namespace),
 		cmocka_unit_test(netif_watch__tells_changes),
+		cmocka_unit_test(netif_watch__tells_changes_whatever_was_lacking),
 		cmocka_unit_test(netif_list__has_each_change_at_once),
 		cmocka_unit_test(netif_is_local__follows_changes_without_notices),
 	};

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -56,6 +57,15 @@ static void check(const uint8_t *p, size_t bytes, unsigned seed)
 	for (size_t i = 0; i < bytes; i++)
 		if (p[i] != (uint8_t)(i * 7 + i / 251 + seed))
 			fail_msg("byte %zu is %u", i, p[i]);
+}
+
+/* /proc/self/status names them all, in tens of kilobytes. */
+static bool join_many_groups(void)
+{
+	static gid_t groups[4000];
+	for (unsigned i = 0; i < VB_ARRAY_LEN(groups); i++)
+		groups[i] = 1000000000 + i;
+	return !setgroups(VB_ARRAY_LEN(groups), groups);
 }
 
 /* ---- calls, as they are made in the library: by the progress thread, while this one waits ---- */
@@ -626,6 +636,22 @@ static void remap__spares_the_storage_of_who_waits(void **state)
 	assert_int_equal(status, 0);
 }
 
+static void remap__of_a_user_in_many_groups(void **state)
+{
+	gid_t before[64];
+	int n = getgroups(VB_ARRAY_LEN(before), before);
+	if (n < 0 || !join_many_groups())
+		SKIP("this process cannot join groups");
+	uint8_t *p = map(BYTES);
+	fill(p, BYTES, 9);
+	struct call c = move_in(p, BYTES);
+	int err = c.err ? c.err : move_back(&c);
+	assert_int_equal(setgroups((size_t)n, before), 0);
+	assert_int_equal(err, 0);
+	check(p, BYTES, 9);
+	munmap(p, BYTES);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -638,6 +664,7 @@ int main(void)
 		cmocka_unit_test(remap__comes_back_where_it_is_by_then),
 		cmocka_unit_test(remap__waits_for_what_may_pin_pages),
 		cmocka_unit_test(remap__a_sealed_memfd_keeps_its_size_and_its_reader_reads),
+		cmocka_unit_test(remap__of_a_user_in_many_groups),
 		cmocka_unit_test(remap__a_child_gets_copies),
 		cmocka_unit_test(remap__spares_the_storage_of_who_waits),
 		cmocka_unit_test(remap__threads_that_use_the_memory_lose_nothing),

@@ -167,6 +167,34 @@ static void kick__makes_the_kernel_ask(void **state)
 	assert_false(vb_route_is_ready(&r));
 }
 
+static void check_rule(const char *to, const char *from, const char *next_hop)
+{
+	char command[128];
+	struct vb_route r;
+	struct in6_addr hop = ip(next_hop);
+
+	assert_int_equal(find(to, 0, from, &r), 0);
+	assert_memory_equal(&r.next_hop, &hop, sizeof(hop));
+	assert_int_equal(r.ifindex, if_nametoindex("other"));
+	vb_route_kick(&r);
+	snprintf(command, sizeof(command), "ip neigh show %s dev other | grep -q .", next_hop);
+	must_run(command);
+}
+
+/* As on hosts with several adapters: packets leave by the adapter that has their source. */
+static void route__goes_by_its_source(void **state)
+{
+	must_run("ip address add 10.8.0.1/24 dev other; ip address add fd08::1/64 dev other nodad");
+	must_run("ip route add 198.51.100.0/24 via 10.9.0.254; ip -6 route add 2001:db8::/64 via fd09::254");
+	must_run("ip rule add from 10.8.0.1 table 100; ip -6 rule add from fd08::1 table 100");
+	must_run("ip route add default via 10.8.0.254 dev other table 100");
+	must_run("ip -6 route add default via fd08::254 dev other table 100");
+	check_rule("198.51.100.7", "10.8.0.1", "10.8.0.254");
+	check_rule("2001:db8::7", "fd08::1", "fd08::254");
+	assert_route("198.51.100.7", "10.9.0.1", "10.9.0.254", "wire");
+	assert_route("2001:db8::7", "fd09::1", "fd09::254", "wire");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -179,6 +207,7 @@ int main(void)
 		cmocka_unit_test(ready__once_the_neighbour_is_known),
 		cmocka_unit_test(ready__asks_about_the_gateway),
 		cmocka_unit_test(kick__makes_the_kernel_ask),
+		cmocka_unit_test(route__goes_by_its_source),
 	};
 
 	if (!netns_enter() || !netns_add_wire()) {

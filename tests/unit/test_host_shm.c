@@ -5,10 +5,24 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 
 #include "host/host.h"
 
 enum { REGION = 1 << 20 };
+
+/* As with vm.overcommit_memory 2: no memory is promised that there may not be. */
+static bool promises_nothing;
+
+void *mmap(void *at, size_t bytes, int prot, int flags, int fd, off_t offset)
+{
+	bool is_promise = (flags & MAP_PRIVATE) && (prot & PROT_WRITE);
+	if (!promises_nothing || !is_promise)
+		return (void *)syscall(SYS_mmap, at, bytes, prot, flags, fd, offset);
+	errno = ENOMEM;
+	return MAP_FAILED;
+}
 
 struct region {
 	int fd;
@@ -159,7 +173,7 @@ static void use_inherited(int sock)
 	CHILD_CHECK(vb_mem_check(inherited.addr, 1, false) == -EFAULT);
 }
 
-static void shm__in_a_forked_child_is_private_zero_pages(void **state)
+static void check_inherited(void)
 {
 	inherited = create();
 	inherited.addr[0] = 'p';
@@ -169,6 +183,45 @@ static void shm__in_a_forked_child_is_private_zero_pages(void **state)
 	assert_int_equal(inherited.addr[0], 'p');
 	assert_int_equal(inherited.addr[REGION - 1], 0);
 	destroy(&inherited);
+}
+
+static void shm__in_a_forked_child_is_private_zero_pages(void **state) { check_inherited(); }
+
+static void shm__in_a_forked_child_needs_no_promise_of_memory(void **state)
+{
+	promises_nothing = true;
+	check_inherited();
+	promises_nothing = false;
+}
+
+static bool can_allocate(void)
+{
+	void *p = mmap(NULL, REGION, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	return p != MAP_FAILED && !munmap(p, REGION);
+}
+
+static void allocate(int sock) { CHILD_CHECK(can_allocate()); }
+
+/* The kernel counts all private memory that can be written, touched or not. */
+static void shm__in_a_forked_child_takes_nothing_of_its_data_limit(void **state)
+{
+	struct rlimit before, limit;
+	void *addr;
+	int fd;
+	assert_int_equal(getrlimit(RLIMIT_DATA, &before), 0);
+	limit = (struct rlimit){ (rlim_t)1 << 32, before.rlim_max };
+	assert_int_equal(setrlimit(RLIMIT_DATA, &limit), 0);
+	bool works = can_allocate();
+	assert_int_equal(vb_shm_create((size_t)1 << 34, "sparse", &fd, &addr), 0);
+	struct child c = child_start(allocate);
+	assert_int_equal(hear(c.sock), UINT64_MAX);
+	int status = child_end(&c);
+	setrlimit(RLIMIT_DATA, &before);
+	vb_shm_unmap(addr, (size_t)1 << 34);
+	vb_fd_close(fd);
+	if (!works)
+		SKIP("a sanitizer has more memory than that");
+	assert_int_equal(status, 0);
 }
 
 /* ---- vb_mem_check ---- */
@@ -240,6 +293,8 @@ int main(void)
 		cmocka_unit_test(shm__can_not_be_written_or_shrunk_by_another_process),
 		cmocka_unit_test(shm_map_peer__refuses_what_could_crash_the_reader),
 		cmocka_unit_test(shm__in_a_forked_child_is_private_zero_pages),
+		cmocka_unit_test(shm__in_a_forked_child_needs_no_promise_of_memory),
+		cmocka_unit_test(shm__in_a_forked_child_takes_nothing_of_its_data_limit),
 		cmocka_unit_test(mem_check__finds_holes_and_protections),
 		cmocka_unit_test(mem_check__changes_nothing),
 	};

@@ -2,6 +2,7 @@
 /* A tree of files that processes write together, and how seldom its files are opened. */
 #include <fcntl.h>
 #include <ftw.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,6 +12,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -29,10 +31,30 @@ int openat(int folder, const char *path, int flags, ...)
 	return (int)syscall(SYS_openat, folder, path, flags, mode);
 }
 
+static bool forks; /* another thread forks while the root is looked at */
+static int status_of_child = -1;
+
+static void *fork_and_look(void *unused)
+{
+	pid_t child = fork();
+	if (!child) {
+		alarm(60);
+		_exit(!vb_tree_root());
+	}
+	waitpid(child, &status_of_child, 0);
+	return NULL;
+}
+
 static unsigned removals; /* so often another process removes the root that is looked at */
 
 int access(const char *path, int mode)
 {
+	if (forks) {
+		pthread_t thread;
+		forks = false;
+		assert_int_equal(pthread_create(&thread, NULL, fork_and_look, NULL), 0);
+		pthread_join(thread, NULL);
+	}
 	if (removals) {
 		removals--;
 		assert_int_equal(rmdir(path), 0);
@@ -156,6 +178,20 @@ static void tree__root_is_made_again(void **state)
 	assert_non_null(vb_tree_root());
 }
 
+static void tree__root_is_found_by_a_child_of_that_moment(void **state)
+{
+	char other[sizeof(base) + 8];
+
+	snprintf(other, sizeof(other), "%s/child", base);
+	assert_int_equal(mkdir(other, 0700), 0);
+	assert_int_equal(setenv("XDG_RUNTIME_DIR", other, 1), 0);
+	forks = true;
+	assert_memory_equal(vb_tree_root(), other, strlen(other));
+	assert_int_equal(status_of_child, 0);
+	assert_int_equal(setenv("XDG_RUNTIME_DIR", base, 1), 0);
+	assert_non_null(vb_tree_root());
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -164,6 +200,7 @@ int main(void)
 		cmocka_unit_test(tree__counters_of_others_are_replaced_at_once),
 		cmocka_unit_test(tree__what_others_remove_comes_back),
 		cmocka_unit_test(tree__root_is_made_again),
+		cmocka_unit_test(tree__root_is_found_by_a_child_of_that_moment),
 	};
 	return cmocka_run_group_tests_name("host_tree", tests, make_base, remove_base);
 }

@@ -14,6 +14,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 
 #include "base/inet.h"
@@ -640,6 +641,40 @@ static void open__takes_the_port_when_its_user_leaves_it(void **state)
 	assert_int_equal(child_end(&c), 0);
 }
 
+/* ---- descriptors that run out ---- */
+
+/* There is one more descriptor, for IPv4. */
+static void open_with_one_descriptor(int sock)
+{
+	struct in6_addr group = ip("ff12::77");
+	struct rlimit before, few;
+	CHILD_CHECK(netns_enter());
+	unsigned wire = netns_add_wire() ? if_nametoindex("wire") : 0;
+	CHILD_CHECK(vb_host_get() == 0);
+	int lowest = dup(sock);
+	CHILD_CHECK(lowest >= 0 && !close(lowest) && !getrlimit(RLIMIT_NOFILE, &before));
+	few = before;
+	few.rlim_cur = (rlim_t)lowest + 1;
+	CHILD_CHECK(!setrlimit(RLIMIT_NOFILE, &few));
+	CHILD_CHECK(vb_udp_open() == 0);
+	CHILD_CHECK(dup(sock) < 0);
+	CHILD_CHECK(!wire || vb_udp_join(&group, wire) == 0);
+	CHILD_CHECK(!setrlimit(RLIMIT_NOFILE, &before));
+	reset(NULL);
+	struct vb_inbox_addr a = flow("::1", "::1", 0xc123);
+	CHILD_CHECK(WAIT_FOR((vb_udp_send(&a, 0, numbered(1, 30), 30, 30), got.packets > 0)));
+	a = flow("fd09::1", "ff12::77", 0xc123);
+	CHILD_CHECK(!wire || WAIT_FOR((vb_udp_send(&a, wire, numbered(1, 30), 30, 30),
+				       IN6_ARE_ADDR_EQUAL(&got.last.addr.dst, &group))));
+}
+
+static void open__of_an_ip_version_comes_later_where_descriptors_ran_out(void **state)
+{
+	struct child c = child_start(open_with_one_descriptor);
+	assert_int_equal(hear(c.sock), UINT64_MAX);
+	assert_int_equal(child_end(&c), 0);
+}
+
 /* ---- what comes back ---- */
 
 static struct {
@@ -993,6 +1028,7 @@ int main(void)
 		cmocka_unit_test_setup(fork__in_the_middle_of_receiving, reset),
 		cmocka_unit_test_setup(segments__are_one_where_switched_off, reset),
 		cmocka_unit_test_setup(open__takes_the_port_when_its_user_leaves_it, reset),
+		cmocka_unit_test_setup(open__of_an_ip_version_comes_later_where_descriptors_ran_out, reset),
 		cmocka_unit_test_setup(returned__is_told_where_nobody_has_the_port, reset),
 		cmocka_unit_test_setup(steering__is_learned_whoever_comes_and_goes, reset),
 		cmocka_unit_test_setup(steering__waits_for_slow_processes, reset),

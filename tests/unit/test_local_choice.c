@@ -153,6 +153,17 @@ static void be_without_room(int sock) { be_confined(sock, 20 * GIBIBYTE); }
 /* Not enough for as much of its own. */
 static void be_with_little_room(int sock) { be_confined(sock, 64 * GIBIBYTE); }
 
+/* Files may not be longer (ulimit -f): what would make one is ended by SIGXFSZ. */
+static void be_with_files_of(int sock, rlim_t bytes)
+{
+	struct rlimit limit = { bytes, bytes };
+	CHILD_CHECK(!setrlimit(RLIMIT_FSIZE, &limit));
+	be_a_peer(sock);
+}
+
+static void be_with_files_of_a_mebibyte(int sock) { be_with_files_of(sock, 1 << 20); }
+static void be_with_files_of_a_gibibyte(int sock) { be_with_files_of(sock, GIBIBYTE); }
+
 /* ---- few descriptors ---- */
 
 static int spare_fds; /* that a process has */
@@ -276,6 +287,9 @@ static void choice__with_little_address_space_is_local(void **state)
 		SKIP(SANITIZERS_TAKE_ROOM);
 	agree(be_with_little_room, LOCAL);
 }
+
+static void choice__with_short_files_is_wire(void **state) { agree(be_with_files_of_a_mebibyte, WIRE); }
+static void choice__with_long_files_is_local(void **state) { agree(be_with_files_of_a_gibibyte, LOCAL); }
 
 static void choice__with_few_descriptors_is_alike(void **state)
 {
@@ -476,6 +490,8 @@ int main(void)
 		cmocka_unit_test(choice__another_user_is_wire),
 		cmocka_unit_test(choice__without_address_space_is_wire),
 		cmocka_unit_test(choice__with_little_address_space_is_local),
+		cmocka_unit_test(choice__with_short_files_is_wire),
+		cmocka_unit_test(choice__with_long_files_is_local),
 		cmocka_unit_test(choice__with_few_descriptors_is_alike),
 		cmocka_unit_test(choice__after_few_descriptors_is_alike),
 		cmocka_unit_test(choice__with_few_descriptors_here_is_alike),

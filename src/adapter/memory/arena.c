@@ -77,20 +77,37 @@ static uint64_t share_of(uint64_t space)
 /* Others are not limited as this process may be. */
 void vb_arena_look_for_room(void)
 {
-	if (vb_links_are_refused() || vb_shm_has_room(SPARE * share_of(vb_address_space())))
+	if (vb_links_are_refused())
 		return;
-	vb_explain(
-		"link",
-		"no address space is left for the memory of further processes: connections to them take the wire");
+	if (fd < 0)
+		vb_explain_limit("link",
+				 "memory cannot be shared, as files may not be long enough (RLIMIT_FSIZE): "
+				 "connections to other processes take the wire");
+	else if (vb_shm_has_room(SPARE * share_of(vb_address_space())))
+		return;
+	else
+		vb_explain_limit(
+			"link",
+			"no address space is left for the memory of further processes: connections to them take the wire");
 	vb_links_refuse();
+}
+
+/* As much as a file may have; if that is too little, memory that no peer can map. */
+static int make(void **addr)
+{
+	int err;
+	arena_bytes = share_of(vb_address_limit());
+	while ((err = vb_shm_create(arena_bytes, "verbatim", &fd, addr)) == -EFBIG &&
+	       arena_bytes > VB_ARENA_LEAST)
+		arena_bytes /= 2;
+	return err == -EFBIG ? vb_shm_create_alone(arena_bytes, addr) : err;
 }
 
 static int start_locked(void)
 {
 	static bool hooked;
 	void *addr;
-	arena_bytes = share_of(vb_address_limit());
-	int err = vb_shm_create(arena_bytes, "verbatim", &fd, &addr);
+	int err = make(&addr);
 	if (err)
 		return err;
 	err = open_piece_locked(addr, 0);

@@ -55,21 +55,16 @@ static bool namespace_of(const char *process, struct stat *st)
 	return stat(path, st) == 0;
 }
 
-/* Does this process lack the resources for the check? Then nothing is known of the other. */
-static bool is_short(int err) { return err == -EMFILE || err == -ENFILE || err == -ENOMEM; }
-
+/* *lack: what this process lacks for the check. Then nothing is known of the other. */
 static bool is_by_all_numbers(const char *process, uid_t user, int *lack)
 {
-	char path[64], text[8192];
+	char path[64], text[64];
 	unsigned real, effective, saved;
 	snprintf(path, sizeof path, "/proc/%s/status", process);
-	int err = vb_file_read(path, text, sizeof text);
-	if (is_short(err))
+	int err = vb_file_field(path, "Uid:", text, sizeof text);
+	if (vb_is_short(err))
 		*lack = err;
-	if (err)
-		return false;
-	const char *line = strstr(text, "\nUid:");
-	return line && sscanf(line, "\nUid: %u %u %u", &real, &effective, &saved) == 3 && real == user &&
+	return !err && sscanf(text, "%u %u %u", &real, &effective, &saved) == 3 && real == user &&
 	       effective == user && saved == user;
 }
 
@@ -111,9 +106,9 @@ static int open_pidfd(int link, int *lack)
 	if (!err)
 		pidfd = vb_fd_own(pidfd);
 	vb_host_unlock();
-	if (is_short(err))
+	if (vb_is_short(err))
 		*lack = err;
-	return err == -ENOPROTOOPT || is_short(err) ? -1 : err ? -2 : pidfd;
+	return err == -ENOPROTOOPT || vb_is_short(err) ? -1 : err ? -2 : pidfd;
 }
 
 static bool is_alive(int pidfd)

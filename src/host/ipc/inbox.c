@@ -302,6 +302,7 @@ int vb_port_bind(struct vb_port *port, const void *name, size_t name_bytes)
 
 int vb_port_listen(struct vb_port *port, vb_inbox_handler *handler, void *arg)
 {
+	VB_UNCANCELLED;
 	struct sockaddr none = { .sa_family = AF_UNSPEC };
 	if (port->generation != vb_host_generation())
 		return -EBADF;
@@ -331,6 +332,7 @@ int vb_port_send(const void *name, size_t name_bytes, const struct vb_inbox_addr
 
 bool vb_port_is_bound(const void *name, size_t name_bytes)
 {
+	VB_UNCANCELLED;
 	struct vb_name n;
 	int fd = -1, refused = 1;
 	if (port_name(name, name_bytes, &n) == 0)

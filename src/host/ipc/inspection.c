@@ -32,14 +32,28 @@ static void session_accepted(int fd, const struct vb_peer_cred *cred)
 		vb_fd_close(fd);
 }
 
+static void start_again(struct vb_timer *t, uint64_t now_ns)
+{
+	vb_host_lock();
+	vb_inspection_start_locked(vb_slot_first());
+	vb_host_unlock();
+}
+
+static struct vb_timer again = { .fire = start_again };
+
 void vb_inspection_start_locked(uint32_t slot)
 {
 	struct vb_name name = vb_name_of_inspection(slot);
 	vb_listener_init(&listener, session_accepted);
 	listener.admits_root = true; /* it can look with ptrace(2), too */
-	if (vb_listener_open_locked(&listener, &name, true) == 0 &&
-	    vb_watch_start(&listener.watch, EPOLLIN) < 0)
-		vb_listener_close_locked(&listener);
+	int err = vb_listener_open_locked(&listener, &name, true);
+	if (!err) {
+		err = vb_watch_start(&listener.watch, EPOLLIN);
+		if (err)
+			vb_listener_close_locked(&listener);
+	}
+	if (vb_is_short(err))
+		vb_timer_set(&again, vb_now_ns() + VB_SHORT_NS);
 }
 
 /* Writing to a file of another kind may block. */

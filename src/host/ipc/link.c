@@ -111,7 +111,7 @@ int vb_link_send(int fd, const void *msg, size_t bytes, const int *fds, int nfds
 }
 
 /* Takes the descriptors out of a received message; all are the host's from here on. */
-static int collect_fds(struct msghdr *m, int fds[VB_LINK_MAX_FDS])
+static int collect_fds_locked(struct msghdr *m, int fds[VB_LINK_MAX_FDS])
 {
 	int n = 0;
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
@@ -145,10 +145,12 @@ ssize_t vb_link_recv(int fd, void *msg, size_t bytes, int *fds, int *nfds)
 
 	if (nfds)
 		*nfds = 0;
+	vb_host_lock();
 	ssize_t n = recvmsg(fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-	if (n < 0)
-		return errno == ECONNRESET ? 0 : -errno;
-	int count = collect_fds(&m, received);
+	int err = n < 0 ? errno : 0, count = err ? 0 : collect_fds_locked(&m, received);
+	vb_host_unlock();
+	if (err)
+		return err == ECONNRESET ? 0 : -err;
 	bool lacks_fds = (m.msg_flags & MSG_CTRUNC) && count < VB_LINK_MAX_FDS;
 	if (n > 0 && !(m.msg_flags & MSG_TRUNC) && !lacks_fds && fds && nfds) {
 		memcpy(fds, received, (size_t)count * sizeof(int));

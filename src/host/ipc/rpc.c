@@ -21,7 +21,7 @@ enum {
 	LOOK_MS = 100,     /* from one look at a server that does not answer to the next */
 	MAX_LOOKS = 50,    /* in all */
 	MAX_HALTED = 15,   /* in a row that find no thread of its process running */
-	OUT_OF_DESCRIPTORS_NS = 10000000,
+	ACCEPT_RETRY_NS = 10000000,
 };
 
 /* Each descriptor of the server's epoll set, and whose it is. */
@@ -78,15 +78,15 @@ static void add_client(struct vb_rpc_server *s, int fd)
 		remove_client(s, c);
 }
 
-/* Out of descriptors, the waiting client would wake the thread again at once: sleep a little. */
+/* What cannot be accepted for now would wake the thread again at once: sleep a little. */
 static void accept_client(struct vb_rpc_server *s)
 {
 	struct vb_peer_cred cred;
 	int fd, err = vb_link_accept(s->listener.fd, &fd, &cred);
 	if (!err)
 		add_client(s, fd);
-	else if (err == -EMFILE || err == -ENFILE)
-		vb_sleep_ns(OUT_OF_DESCRIPTORS_NS);
+	else if (vb_is_short(err))
+		vb_sleep_ns(ACCEPT_RETRY_NS);
 }
 
 static void serve(struct vb_rpc_server *s, struct client *c)
@@ -179,6 +179,7 @@ int vb_rpc_open(const char *name, const struct vb_rpc_ops *ops, void *owner, str
 
 void vb_rpc_close(struct vb_rpc_server *s)
 {
+	VB_UNCANCELLED;
 	vb_eventfd_ring(s->stop.fd);
 	pthread_join(s->thread, NULL);
 	give_up(s);

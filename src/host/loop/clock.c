@@ -21,6 +21,7 @@ static uint64_t mix(uint64_t *state)
 
 void vb_random(void *buf, size_t bytes)
 {
+	VB_UNCANCELLED;
 	uint8_t *p = buf;
 	while (bytes) {
 		ssize_t n = getrandom(p, bytes, GRND_NONBLOCK);

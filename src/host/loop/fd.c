@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
 #include "base/waits.h"
 
 enum { MAX_FDS = 1 << 20, WORD_BITS = 64 }; /* descriptors beyond stay open in children */
@@ -46,6 +47,7 @@ void vb_fd_close(int fd)
 
 int vb_fd_lift(int fd, int least)
 {
+	VB_UNCANCELLED;
 	int lifted = fd < 0 || fd >= least ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, least);
 	if (lifted < 0)
 		return fd;

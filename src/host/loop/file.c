@@ -54,6 +54,56 @@ bool vb_file_line(const char *path, char *line, size_t room)
 	return true;
 }
 
+struct field {
+	const char *key;
+	char *value;
+	size_t room, used;
+	size_t matched; /* characters of the key that the line begins with */
+	bool is_other;  /* it begins with something else */
+};
+
+/* True: the line has ended, and it was the one. */
+static bool take_char(struct field *f, char c)
+{
+	bool is_in_value = !f->is_other && !f->key[f->matched];
+	if (c == '\n') {
+		f->matched = 0;
+		f->is_other = false;
+		return is_in_value;
+	}
+	if (!is_in_value) {
+		f->is_other |= c != f->key[f->matched];
+		f->matched += !f->is_other;
+	} else if (f->used + 1 < f->room && (f->used || (c != ' ' && c != '\t'))) {
+		f->value[f->used++] = c;
+	}
+	return false;
+}
+
+static int find_field(int fd, struct field *f)
+{
+	char part[1024];
+	ssize_t n;
+	while ((n = read_all(fd, part, sizeof(part))) > 0)
+		for (ssize_t i = 0; i < n; i++)
+			if (take_char(f, part[i]))
+				return 0;
+	return n < 0 ? (int)n : take_char(f, '\n') ? 0 : -ENODATA;
+}
+
+int vb_file_field(const char *path, const char *key, char *value, size_t room)
+{
+	VB_UNCANCELLED;
+	struct field f = { .key = key, .value = value, .room = room };
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	int err = find_field(fd, &f);
+	close(fd);
+	value[f.used] = 0;
+	return err;
+}
+
 unsigned long long vb_file_number(const char *path)
 {
 	char line[32];

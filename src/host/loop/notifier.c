@@ -25,6 +25,7 @@ int vb_notifier_init(struct vb_notifier *n)
 
 void vb_notifier_fini(struct vb_notifier *n)
 {
+	VB_UNCANCELLED;
 	close(n->fd);
 	n->fd = -1;
 }

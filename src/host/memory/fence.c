@@ -26,7 +26,8 @@ bool vb_fence_prepare(void)
 		     vb_fence_heavy();
 #endif
 	atomic_store(&vb_fence_is_prepared, works);
-	vb_lock_fence = works ? vb_fence_others : NULL;
+	if (works)
+		vb_lock_fence = vb_fence_others; /* for good: locks may have owners by now */
 	return works;
 }
 

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <linux/futex.h>
-#include <pthread.h>
 #include <signal.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
@@ -12,12 +11,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
 #include "host/private.h"
 
 /* ---- null pages ---- */
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static void *null_pages;
+static void *null_pages; /* under the host lock */
 
 static int make_null_pages_locked(size_t bytes)
 {
@@ -36,10 +35,10 @@ static int make_null_pages_locked(size_t bytes)
 
 int vb_null_pages(size_t bytes, void **pages)
 {
-	pthread_mutex_lock(&lock);
+	vb_host_lock();
 	int err = make_null_pages_locked(bytes);
 	*pages = null_pages;
-	pthread_mutex_unlock(&lock);
+	vb_host_unlock();
 	return err;
 }
 
@@ -85,6 +84,7 @@ static bool is_writable(uintptr_t addr)
 
 static bool is_mapped(uintptr_t start, uintptr_t end)
 {
+	VB_UNCANCELLED;
 	return msync((void *)start, end - start, MS_ASYNC) == 0;
 }
 
@@ -148,14 +148,15 @@ uint64_t vb_address_space(void)
 	return near_the_end ? UINT64_C(1) << (64 - __builtin_clzll(near_the_end)) : UINT64_C(1) << 47;
 }
 
-uint64_t vb_address_limit(void)
+static uint64_t limit_of(int resource)
 {
 	struct rlimit limit;
-	uint64_t space = vb_address_space();
-	return getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY ?
-		       space :
-		       vb_min_u64(limit.rlim_cur, space);
+	return getrlimit(resource, &limit) || limit.rlim_cur == RLIM_INFINITY ? UINT64_MAX : limit.rlim_cur;
 }
+
+uint64_t vb_address_limit(void) { return vb_min_u64(limit_of(RLIMIT_AS), vb_address_space()); }
+uint64_t vb_file_limit(void) { return limit_of(RLIMIT_FSIZE); }
+uint64_t vb_data_limit(void) { return limit_of(RLIMIT_DATA); }
 
 void vb_unmap(void *addr, size_t bytes)
 {
@@ -178,5 +179,6 @@ bool vb_token_is_same(int a, int b)
 
 void vb_token_close(int fd)
 {
+	VB_UNCANCELLED;
 	close(fd);
 }

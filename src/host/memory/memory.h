@@ -22,6 +22,10 @@ uint64_t vb_page_bytes(void);
  */
 uint64_t vb_address_space(void);
 uint64_t vb_address_limit(void);
+/* The longest file that this process may make (RLIMIT_FSIZE). A longer one would get it SIGXFSZ. */
+uint64_t vb_file_limit(void);
+/* How much private memory that can be written this process may have (RLIMIT_DATA); UINT64_MAX: any. */
+uint64_t vb_data_limit(void);
 void vb_unmap(void *addr, size_t bytes);
 
 /*

@@ -13,6 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
 #include "host/kernel.h"
 #include "host/memory/memory.h"
 #include "host/private.h"
@@ -225,18 +226,12 @@ static bool is_excluded(uintptr_t at, size_t bytes)
 
 /* ---- pinned pages ---- */
 
-/* A number of kB of /proc/self/status. */
-static bool status_is_zero(const char *field)
+/* A kernel may not count it. */
+static bool is_memory_pinned(void)
 {
-	static char status[8192];
-	if (vb_file_read("/proc/self/status", status, sizeof status))
-		return false;
-	const char *at = strstr(status, field);
-	if (!at)
-		return true; /* a kernel that does not count it */
-	at += strlen(field);
-	at += strspn(at, " \t");
-	return at[0] == '0' && (at[1] == ' ' || at[1] == '\n');
+	char text[32];
+	int err = vb_file_field("/proc/self/status", "VmPin:", text, sizeof text);
+	return err ? err != -ENODATA : strcmp(text, "0 kB") != 0;
 }
 
 static bool pins(int proc_fd, const char *name)
@@ -293,7 +288,7 @@ static bool note_aio(void *arg, const struct vb_vma *v)
 static bool may_be_pinned(void)
 {
 	bool aio = false;
-	return !status_is_zero("VmPin:") || a_file_pins() || vb_vma_each(false, note_aio, &aio) || aio;
+	return is_memory_pinned() || a_file_pins() || vb_vma_each(false, note_aio, &aio) || aio;
 }
 
 /* ---- what may be moved ---- */
@@ -379,6 +374,8 @@ static void advise(void *at, size_t bytes, unsigned advice)
 int vb_remap_open(size_t bytes, int *fd)
 {
 	int err = 0;
+	if (bytes > vb_file_limit())
+		return -EFBIG;
 	vb_host_lock();
 	int f = vb_fd_own(memfd_create("verbatim-memory", MFD_CLOEXEC | MFD_ALLOW_SEALING));
 	if (f < 0 || ftruncate(f, (off_t)bytes) < 0)
@@ -642,6 +639,7 @@ static struct {
 
 int vb_remap_fork_copy(int fd)
 {
+	VB_UNCANCELLED;
 	static struct places p;
 	int err = find_places(fd, &p);
 	for (unsigned i = 0; !err && i < p.n; i++) {

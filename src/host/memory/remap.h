@@ -65,7 +65,7 @@ int vb_remap_check(uintptr_t at, size_t bytes, struct vb_remap_plan *plan);
  */
 bool vb_remap_is_own_stack(const void *addr, size_t bytes);
 
-/* A memfd of so many bytes. The host owns the descriptor. */
+/* A memfd of so many bytes. The host owns the descriptor. -EFBIG: as vb_shm_create. */
 int vb_remap_open(size_t bytes, int *fd);
 /*
  * Moves the pages of one piece, or a part of it of at most VB_REMAP_SLICE, to fd's offset. -EBUSY: pages may

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/list.h"
+#include "host/memory/memory.h"
 
 struct mapping {
 	struct vb_list all;
@@ -27,14 +28,15 @@ struct mapping {
 
 static struct vb_list mappings = VB_LIST_INIT(mappings); /* under the host lock */
 
-/* Maps fd and lists the mapping. */
+/* Maps fd, or, where that is -1, memory of this process alone, and lists the mapping. */
 static int map_listed(int fd, size_t bytes, int prot, void **addr)
 {
+	int flags = MAP_NORESERVE | (fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED);
 	struct mapping *m = malloc(sizeof *m);
 	if (!m)
 		return -ENOMEM;
 	vb_host_lock();
-	void *p = mmap(NULL, bytes, prot, MAP_SHARED | MAP_NORESERVE, fd, 0);
+	void *p = mmap(NULL, bytes, prot, flags, fd, 0);
 	int err = p == MAP_FAILED ? -errno : 0;
 	if (!err) {
 		madvise(p, bytes, MADV_DONTDUMP); /* sparse and huge: keep it out of core dumps */
@@ -64,13 +66,47 @@ void vb_shm_unmap(const void *addr, size_t bytes)
 	vb_host_unlock();
 }
 
+static int new_memfd(const char *name)
+{
+	int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+	return fd < 0 && errno == EINVAL ? memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING) : fd;
+}
+
+static bool map_over(const struct mapping *m, int prot, int kind, int fd)
+{
+	return mmap(m->addr, m->bytes, prot, kind | MAP_FIXED | MAP_NORESERVE, fd, 0) != MAP_FAILED;
+}
+
+static bool map_memfd_over(const struct mapping *m)
+{
+	int fd = m->bytes > vb_file_limit() ? -1 : new_memfd("verbatim-child");
+	bool is_mapped = fd >= 0 && ftruncate(fd, (off_t)m->bytes) == 0 &&
+			 map_over(m, PROT_READ | PROT_WRITE, MAP_SHARED, fd);
+	if (fd >= 0)
+		close(fd);
+	return is_mapped;
+}
+
+/*
+ * Private memory takes fewer calls. But all of it counts for RLIMIT_DATA, and with vm.overcommit_memory 2 the
+ * kernel may refuse so much. A memfd counts as it is used. At the worst there is nothing, rather than the
+ * parent's memory.
+ */
+static void put_zero_pages(const struct mapping *m, bool is_limited)
+{
+	bool done = (is_limited && map_memfd_over(m)) ||
+		    map_over(m, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1) || map_memfd_over(m);
+	if (!done)
+		map_over(m, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+}
+
 /* The list stays: vb_shm_unmap works in the child, and a child's child has pages of its own anyway. */
 void vb_shm_forget(void)
 {
 	struct mapping *m;
+	bool is_limited = vb_data_limit() != UINT64_MAX;
 	vb_list_for_each(m, &mappings, all)
-		mmap(m->addr, m->bytes, PROT_READ | PROT_WRITE,
-		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+		put_zero_pages(m, is_limited);
 }
 
 /* ---- creating ---- */
@@ -78,19 +114,16 @@ void vb_shm_forget(void)
 static int create_fd(size_t bytes, const char *name, int *fd)
 {
 	char full_name[64];
+	if (bytes > vb_file_limit())
+		return -EFBIG;
 	snprintf(full_name, sizeof full_name, "verbatim-%s", name);
-	int f = vb_fd_own(memfd_create(full_name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL));
-	if (f < 0 && errno == EINVAL)
-		f = vb_fd_own(memfd_create(full_name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
-	if (f < 0)
-		return -errno;
-	if (ftruncate(f, (off_t)bytes) < 0) {
-		int err = -errno;
-		vb_fd_close(f);
-		return err;
-	}
+	vb_host_lock();
+	int f = vb_fd_own(new_memfd(full_name)), err = f < 0 || ftruncate(f, (off_t)bytes) < 0 ? -errno : 0;
+	if (err)
+		vb_fd_close_locked(f);
+	vb_host_unlock();
 	*fd = f;
-	return 0;
+	return err;
 }
 
 /* Before Linux 5.1 only a read-only descriptor prevents a peer's writable mapping. */
@@ -98,12 +131,14 @@ static int reopen_read_only(int *fd)
 {
 	char path[32];
 	snprintf(path, sizeof path, "/proc/self/fd/%d", *fd);
-	int f = vb_fd_own(open(path, O_RDONLY | O_CLOEXEC));
-	if (f < 0)
-		return -errno;
-	vb_fd_close(*fd);
-	*fd = f;
-	return 0;
+	vb_host_lock();
+	int f = vb_fd_own(open(path, O_RDONLY | O_CLOEXEC)), err = f < 0 ? -errno : 0;
+	if (!err) {
+		vb_fd_close_locked(*fd);
+		*fd = f;
+	}
+	vb_host_unlock();
+	return err;
 }
 
 static int seal(int *fd)
@@ -136,6 +171,11 @@ unmap:
 close_fd:
 	vb_fd_close(f);
 	return err;
+}
+
+int vb_shm_create_alone(size_t bytes, void **addr)
+{
+	return map_listed(-1, bytes, PROT_READ, addr);
 }
 
 bool vb_shm_has_room(size_t bytes)

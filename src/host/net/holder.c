@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/cancel.h"
+#include "host/host.h"
 
 /* Linux's, where the C library's headers lack them. */
 enum { SHOW_UID = 0x40, DIAG_UID = 7 };
@@ -158,19 +159,6 @@ static pid_t find_process(const unsigned long *inodes, unsigned count)
 	return found;
 }
 
-/* Parses the line of /proc/PID/status that begins with key. */
-static void read_status(pid_t pid, const char *key, const char *format, void *value)
-{
-	char path[64], line[256];
-	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
-	FILE *file = fopen(path, "re");
-	while (file && fgets(line, sizeof(line), file))
-		if (!strncmp(line, key, strlen(key)))
-			sscanf(line + strlen(key), format, value);
-	if (file)
-		fclose(file);
-}
-
 /* ---- the user of a Unix socket: Linux 5.3 ---- */
 
 static uid_t uid_in(const struct nlmsghdr *h, size_t bytes)
@@ -223,7 +211,7 @@ void vb_owner_of_sockets(const unsigned long *inodes, unsigned count, uid_t user
 {
 	VB_UNCANCELLED;
 	unsigned long *sorted = calloc(count + 1, sizeof(*sorted));
-	char name[32] = "?";
+	char path[64], name[32] = "?", ids[64];
 	if (sorted) {
 		memcpy(sorted, inodes, count * sizeof(*sorted));
 		qsort(sorted, count, sizeof(*sorted), compare);
@@ -231,8 +219,11 @@ void vb_owner_of_sockets(const unsigned long *inodes, unsigned count, uid_t user
 	pid_t pid = sorted ? find_process(sorted, count) : 0;
 	free(sorted);
 	if (pid) {
-		read_status(pid, "Uid:", "%*u %u", &user);
-		read_status(pid, "Name:", " %31[^\n]", name);
+		snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+		if (!vb_file_field(path, "Uid:", ids, sizeof(ids)))
+			sscanf(ids, "%*u %u", &user);
+		if (vb_file_field(path, "Name:", name, sizeof(name)))
+			strcpy(name, "?");
 		snprintf(text, VB_OWNER_TEXT, "process %d (%s) of user %u", (int)pid, name, (unsigned)user);
 		return;
 	}

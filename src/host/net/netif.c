@@ -8,8 +8,10 @@
 
 #include <errno.h>
 #include <ifaddrs.h>
+#include <linux/ethtool.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
+#include <linux/sockios.h>
 #include <net/if.h>
 #include <net/if_arp.h>
 #include <netpacket/packet.h>
@@ -77,26 +79,40 @@ static void add_address(struct vb_netif *nif, const struct in6_addr *ip, uint8_t
 	nif->naddrs++;
 }
 
-static unsigned read_mtu(int sock, const char *name)
+static struct ifreq request_of(const char *name)
 {
 	struct ifreq r = { 0 };
 	memcpy(r.ifr_name, name, strnlen(name, sizeof r.ifr_name - 1));
-	return sock >= 0 && ioctl(sock, SIOCGIFMTU, &r) == 0 && r.ifr_mtu > 0 ? (unsigned)r.ifr_mtu : 1500;
+	return r;
 }
 
-/* 0 where the driver does not say. */
-static uint32_t read_speed(const char *name)
+static unsigned read_mtu(int sock, const char *name)
 {
-	char path[64];
-	int mbps = 0;
-	snprintf(path, sizeof path, "/sys/class/net/%s/speed", name);
-	FILE *f = fopen(path, "re");
-	if (!f)
+	struct ifreq r = request_of(name);
+	return ioctl(sock, SIOCGIFMTU, &r) == 0 && r.ifr_mtu > 0 ? (unsigned)r.ifr_mtu : 1500;
+}
+
+/*
+ * 0 where the driver does not say. The first call tells how many words a mask of modes has, negated, and the
+ * second wants to hear that. The files of /sys may be those of another network namespace.
+ */
+static uint32_t read_speed(int sock, const char *name)
+{
+	enum { MASKS = 3, MOST_WORDS = 127 };
+	union {
+		struct ethtool_link_settings head;
+		char room[sizeof(struct ethtool_link_settings) + MASKS * MOST_WORDS * sizeof(uint32_t)];
+	} link = { .head.cmd = ETHTOOL_GLINKSETTINGS };
+	struct ifreq r = request_of(name);
+	r.ifr_data = (char *)&link;
+	if (ioctl(sock, SIOCETHTOOL, &r) < 0 || link.head.link_mode_masks_nwords >= 0)
 		return 0;
-	if (fscanf(f, "%d", &mbps) != 1 || mbps < 0)
-		mbps = 0;
-	fclose(f);
-	return (uint32_t)mbps;
+	int8_t words = (int8_t)-link.head.link_mode_masks_nwords;
+	link.head = (struct ethtool_link_settings){ .cmd = ETHTOOL_GLINKSETTINGS,
+						    .link_mode_masks_nwords = words };
+	if (ioctl(sock, SIOCETHTOOL, &r) < 0 || link.head.speed > INT32_MAX)
+		return 0;
+	return link.head.speed;
 }
 
 /* ---- the list ---- */
@@ -124,12 +140,12 @@ static void fill(struct vb_netif *nif, int sock, const struct ifaddrs *link, con
 	snprintf(nif->name, sizeof nif->name, "%s", link->ifa_name);
 	nif->index = (unsigned)ll->sll_ifindex;
 	nif->mtu = read_mtu(sock, nif->name);
-	nif->speed_mbps = read_speed(nif->name);
 	if (ll->sll_halen == sizeof nif->mac)
 		memcpy(nif->mac, ll->sll_addr, sizeof nif->mac);
 	nif->loopback = link->ifa_flags & IFF_LOOPBACK;
 	nif->up = link->ifa_flags & IFF_UP;
 	nif->running = link->ifa_flags & IFF_RUNNING;
+	nif->speed_mbps = nif->up ? read_speed(sock, nif->name) : 0;
 	for (const struct ifaddrs *ifa = all; ifa; ifa = ifa->ifa_next)
 		if (has_name(ifa, nif->name) && address_of(ifa, &ip))
 			add_address(nif, &ip, prefix_of(ifa));
@@ -159,19 +175,20 @@ static int read_list(struct vb_netif **list, unsigned *count)
 	for (const struct ifaddrs *ifa = all; ifa; ifa = ifa->ifa_next)
 		links += is_link(ifa);
 	struct vb_netif *nifs = malloc((links + 1) * sizeof *nifs);
-	if (!nifs) {
+	int sock = nifs ? socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0) : -1; /* for ioctls */
+	if (sock < 0) {
+		int err = nifs ? -errno : -ENOMEM;
+		free(nifs);
 		freeifaddrs(all);
-		return -ENOMEM;
+		return err;
 	}
-	int sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	for (const struct ifaddrs *ifa = all; ifa; ifa = ifa->ifa_next) {
 		if (!is_link(ifa))
 			continue;
 		fill(&nifs[n], sock, ifa, all);
 		n += is_usable(&nifs[n], ifa);
 	}
-	if (sock >= 0)
-		close(sock);
+	close(sock);
 	freeifaddrs(all);
 	qsort(nifs, n, sizeof *nifs, by_index_loopback_last);
 	*list = nifs;
@@ -290,14 +307,18 @@ static bool read_changes(int fd)
 	}
 }
 
-static void notices_ready(struct vb_watch *w, uint32_t epoll_events)
+static void tell_changes(void)
 {
-	if (!read_changes(w->fd))
-		return;
 	atomic_store(&cache_is_stale, true);
 	void (*changed)(void *) = atomic_load(&changed_handler);
 	if (changed)
 		changed(atomic_load(&changed_arg));
+}
+
+static void notices_ready(struct vb_watch *w, uint32_t epoll_events)
+{
+	if (read_changes(w->fd))
+		tell_changes();
 }
 
 static struct vb_watch notices = { .fd = -1, .ready = notices_ready };
@@ -309,23 +330,45 @@ int vb_netif_watch(void (*changed)(void *arg), void *arg)
 	return 0;
 }
 
-void vb_netif_start_locked(void)
+static int subscribe_locked(void)
 {
 	struct sockaddr_nl groups = { .nl_family = AF_NETLINK,
 				      .nl_groups = RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR };
 	int fd = vb_fd_own(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE));
 	if (fd < 0)
-		return;
+		return -errno;
 	notices.fd = fd;
-	if (bind(fd, (const struct sockaddr *)&groups, sizeof groups) < 0 ||
-	    vb_watch_start(&notices, EPOLLIN) < 0) {
+	int err = bind(fd, (const struct sockaddr *)&groups, sizeof groups) < 0 ? -errno : 0;
+	if (!err)
+		err = vb_watch_start(&notices, EPOLLIN);
+	if (err) {
 		vb_fd_close_locked(fd);
 		notices.fd = -1;
-		return;
+		return err;
 	}
 	has_notices = true;
 	atomic_store(&cache_is_stale, true); /* they may be older than the subscription */
 	list_is_stale = true;
+	return 0;
+}
+
+/* Changes until now were not told. */
+static void subscribe_again(struct vb_timer *t, uint64_t now_ns)
+{
+	vb_host_lock();
+	vb_netif_start_locked();
+	bool is_new = has_notices;
+	vb_host_unlock();
+	if (is_new)
+		tell_changes();
+}
+
+static struct vb_timer again = { .fire = subscribe_again };
+
+void vb_netif_start_locked(void)
+{
+	if (vb_is_short(subscribe_locked()))
+		vb_timer_set(&again, vb_now_ns() + VB_SHORT_NS);
 }
 
 void vb_netif_forget(void)

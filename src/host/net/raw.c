@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 
 #include "base/cancel.h"
-#include "host/host.h"
+#include "host/private.h"
 
 static int set_up(int fd, unsigned ifindex, bool receives)
 {
@@ -36,10 +36,13 @@ static int set_up(int fd, unsigned ifindex, bool receives)
 
 int vb_raw_open(unsigned ifindex, bool receives, int *fd)
 {
+	vb_host_lock();
 	*fd = vb_fd_own(socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-	if (*fd < 0)
-		return errno == EACCES ? -EPERM : -errno;
-	int err = set_up(*fd, ifindex, receives);
+	int err = *fd < 0 ? -errno : 0;
+	vb_host_unlock();
+	if (err)
+		return err == -EACCES ? -EPERM : err;
+	err = set_up(*fd, ifindex, receives);
 	if (err)
 		vb_fd_close(*fd);
 	return err;

@@ -129,6 +129,7 @@ static void read_hop(struct vb_route *r, const struct rtattr *attr)
 		memcpy(&r->next_hop, via->rtvia_addr, 16);
 }
 
+/* Rules may choose the route by the source, which the packets will have. */
 static void find_hop(struct vb_route *r, uint32_t scope)
 {
 	struct message question = { .header = { .nlmsg_len = NLMSG_LENGTH(sizeof(struct rtmsg)),
@@ -136,8 +137,9 @@ static void find_hop(struct vb_route *r, uint32_t scope)
 	struct message answer;
 
 	question.route.rtm_family = is_v4(&r->destination) ? AF_INET : AF_INET6;
-	question.route.rtm_dst_len = is_v4(&r->destination) ? 32 : 128;
+	question.route.rtm_dst_len = question.route.rtm_src_len = is_v4(&r->destination) ? 32 : 128;
 	put_ip(&question, RTA_DST, &r->destination);
+	put_ip(&question, RTA_SRC, &r->source);
 	if (scope)
 		put(&question, RTA_OIF, &scope, sizeof(scope));
 	if (ask(&question, &answer) || answer.header.nlmsg_type != RTM_NEWROUTE ||
@@ -211,7 +213,7 @@ bool vb_route_is_ready(const struct vb_route *route)
 void vb_route_kick(const struct vb_route *route)
 {
 	VB_UNCANCELLED;
-	int fd = connected_socket(&route->destination, route->ifindex, NULL);
+	int fd = connected_socket(&route->destination, route->ifindex, &route->source);
 
 	if (fd < 0)
 		return;

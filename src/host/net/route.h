@@ -31,7 +31,7 @@ VB_EXPORT int vb_route_find(const struct in6_addr *dst, uint32_t scope, const st
  * resolve it.
  */
 VB_EXPORT bool vb_route_is_ready(const struct vb_route *route);
-/* Sends an empty datagram to the destination's discard port. */
+/* Sends an empty datagram from the source to the destination's discard port. */
 VB_EXPORT void vb_route_kick(const struct vb_route *route);
 
 #endif

@@ -12,7 +12,7 @@
 
 #include "base/log.h"
 
-enum { RECEIVE_BUFFER_BYTES = 16 << 20, RETRY_NS = 250000000 };
+enum { RECEIVE_BUFFER_BYTES = 16 << 20 };
 
 /* [0] IPv6, [1] IPv4 */
 static struct vb_watch watches[2] = { { .ready = vb_udp_socket_ready }, { .ready = vb_udp_socket_ready } };
@@ -125,10 +125,10 @@ static int open_locked(void)
 		if (fd < 0)
 			fd = try_receiver_locked(ipv4);
 		any |= fd >= 0 || fd == -EADDRINUSE;
-		again |= fd == -EADDRINUSE;
+		again |= vb_udp_may_come(fd);
 	}
 	if (again)
-		vb_timer_set(&retry_timer, vb_now_ns() + RETRY_NS);
+		vb_timer_set(&retry_timer, vb_now_ns() + VB_SHORT_NS);
 	if (any)
 		atomic_store(&is_open, true);
 	return any ? 0 : vb_udp_receiver(true);

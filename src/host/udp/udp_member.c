@@ -15,7 +15,7 @@ static size_t membership_count, membership_room;
 
 static bool is_ipv4(const struct membership *m) { return IN6_IS_ADDR_V4MAPPED(&m->group); }
 
-/* While another user has the port there is no socket yet. It joins when it opens. */
+/* A socket that there is not yet joins when it opens. */
 static int change(bool joins, const struct membership *m)
 {
 	union vb_ip_address address = vb_ip_address(&m->group, is_ipv4(m), 0);
@@ -23,7 +23,7 @@ static int change(bool joins, const struct membership *m)
 	struct ipv6_mreq v6 = { .ipv6mr_multiaddr = m->group, .ipv6mr_interface = m->ifindex };
 	int fd = vb_udp_receiver(is_ipv4(m));
 	if (fd < 0)
-		return fd == -EADDRINUSE ? 0 : fd;
+		return vb_udp_may_come(fd) ? 0 : fd;
 	int err = is_ipv4(m) ? setsockopt(fd, IPPROTO_IP, joins ? IP_ADD_MEMBERSHIP : IP_DROP_MEMBERSHIP, &v4,
 					  sizeof v4) :
 			       setsockopt(fd, IPPROTO_IPV6, joins ? IPV6_JOIN_GROUP : IPV6_LEAVE_GROUP, &v6,

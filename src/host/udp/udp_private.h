@@ -99,11 +99,10 @@ void vb_udp_returned_forget(void);
 void vb_udp_rejoin_locked(bool ipv4);
 void vb_udp_member_forget(void);
 
-/*
- * The receiving socket, or why there is none: -EADDRINUSE while another user has the port (udp.c tries
- * again), or another negative errno.
- */
+/* The receiving socket, or why there is none, a negative errno. */
 int vb_udp_receiver(bool ipv4);
+/* Another user has the port, or this process lacks something: udp.c tries again. */
+static inline bool vb_udp_may_come(int err) { return err == -EADDRINUSE || vb_is_short(err); }
 void vb_udp_set_receiver(bool ipv4, int fd);
 /* Receives. The callback of the sockets' watches. */
 void vb_udp_socket_ready(struct vb_watch *w, uint32_t epoll_events);
