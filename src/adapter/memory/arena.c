@@ -87,7 +87,6 @@ void vb_arena_look_for_room(void)
 
 static int start_locked(void)
 {
-	static bool hooked;
 	void *addr;
 	arena_bytes = share_of(vb_address_limit());
 	int err = vb_shm_create(arena_bytes, "verbatim", &fd, &addr);
@@ -100,9 +99,6 @@ static int start_locked(void)
 		fd = -1;
 		return err;
 	}
-	if (!hooked)
-		vb_host_at_fork(forget);
-	hooked = true;
 	struct vb_arena_head *head = addr;
 	head->magic = VB_ARENA_MAGIC;
 	head->version = VB_LINK_VERSION;
@@ -113,6 +109,7 @@ static int start_locked(void)
 
 int vb_arena_start(void)
 {
+	vb_host_at_fork(forget); /* before the lock is held for the first time */
 	pthread_mutex_lock(&lock);
 	int err = vb_arena ? 0 : start_locked();
 	pthread_mutex_unlock(&lock);

@@ -27,7 +27,6 @@ static struct {
 	uint32_t head, tail;
 	uint16_t random[128];   /* of which this many are left */
 	unsigned num_random;
-	unsigned generation;
 	bool begun;
 } keys = { .lock = PTHREAD_MUTEX_INITIALIZER, .fresh = 1 };
 
@@ -48,16 +47,25 @@ const char *vb_key_explain(enum vb_key_fault fault, const struct vb_key_use *use
 	return vb_key_explain_more ? vb_key_explain_more(fault, use) : vb_key_fault_text(fault);
 }
 
-/* A forked child starts with an empty table, and numbers of its own. */
 static void begin_locked(void)
 {
-	if (keys.begun && keys.generation == vb_host_generation())
-		return;
+	if (!keys.begun)
+		vb_random(&keys.first, sizeof(keys.first));
 	keys.begun = true;
-	keys.generation = vb_host_generation();
-	vb_random(&keys.first, sizeof(keys.first));
+}
+
+/* A forked child starts with an empty table, and numbers of its own. */
+static void forget(void)
+{
+	pthread_mutex_init(&keys.lock, NULL);
+	keys.begun = false;
 	keys.fresh = 1;
 	keys.head = keys.tail = keys.num_random = 0;
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+	vb_host_at_fork(forget);
 }
 
 /* One system call for many. */
