@@ -124,9 +124,9 @@ uint32_t vb_key_end(void)
 }
 
 /* Whose pages may be moved: an ordinary region's. */
-static bool may_move(unsigned access)
+static bool may_move(const struct vb_key_meaning *m)
 {
-	return (access & VB_KEY_LOCAL) && !(access & (VB_KEY_NULL | IBV_ACCESS_ON_DEMAND));
+	return (m->access & VB_KEY_LOCAL) && !(m->access & (VB_KEY_NULL | IBV_ACCESS_ON_DEMAND)) && !m->stays;
 }
 
 void vb_key_publish(uint32_t key, const struct vb_key_meaning *m)
@@ -138,7 +138,7 @@ void vb_key_publish(uint32_t key, const struct vb_key_meaning *m)
 	atomic_store_explicit(&k->iova, m->iova, memory_order_relaxed);
 	atomic_store_explicit(&k->length, m->length, memory_order_relaxed);
 	atomic_store_explicit(&k->va, m->va, memory_order_relaxed);
-	atomic_store_explicit(&k->segment, may_move(m->access) ? 0 : VB_KEY_NO_SEGMENT, memory_order_relaxed);
+	atomic_store_explicit(&k->segment, may_move(m) ? 0 : VB_KEY_NO_SEGMENT, memory_order_relaxed);
 	atomic_store_explicit(&k->key, key, memory_order_release);
 }
 
