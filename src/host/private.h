@@ -48,6 +48,8 @@ void vb_setting_forget(void);
 /* ---- memory, net ---- */
 
 void vb_shm_forget(void);
+/* Null pages stay mapped. */
+void vb_memory_forget(void);
 
 void vb_netif_start_locked(void);
 void vb_netif_forget(void);

@@ -34,15 +34,13 @@ static int make_null_pages_locked(size_t bytes)
 	return 0;
 }
 
-/* The pages stay mapped in a forked child. */
-static void forget_lock(void)
+void vb_memory_forget(void)
 {
 	pthread_mutex_init(&lock, NULL);
 }
 
 int vb_null_pages(size_t bytes, void **pages)
 {
-	vb_host_at_fork(forget_lock); /* before the lock is held for the first time */
 	pthread_mutex_lock(&lock);
 	int err = make_null_pages_locked(bytes);
 	*pages = null_pages;
