@@ -78,6 +78,58 @@ static void queue_pairs(void **state)
 	assert_errno(0, ibv_destroy_qp(qp));
 }
 
+/* ---- memory of a parent domain's, while there is some ---- */
+
+static bool is_out;
+
+static void *take_some(struct ibv_pd *pd, void *context, size_t size, size_t alignment, uint64_t type)
+{
+	return is_out ? NULL : IBV_ALLOCATOR_USE_DEFAULT;
+}
+
+static void give_nothing(struct ibv_pd *pd, void *context, void *p, uint64_t type) {}
+
+/* Whether it says that there is none. */
+#define NO_MEMORY(name, expression)                                             \
+	do {                                                                    \
+		char said_[4096];                                               \
+		int before_, pipe_ = capture(&before_);                         \
+		bool none_ = (expression);                                      \
+		release(pipe_, before_, said_, sizeof(said_));                  \
+		assert_true(none_);                                             \
+		check_line(#expression, name, said_);                           \
+		if (debugging && !strstr(said_, ": no memory for "))            \
+			fail_msg("%s says: %s", #expression, said_);            \
+	} while (0)
+
+static void no_memory(void **state)
+{
+	struct world *w = *state;
+	struct ibv_parent_domain_init_attr parent = { .pd = w->pd,
+						      .alloc = take_some,
+						      .free = give_nothing,
+						      .comp_mask = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS };
+	struct ibv_pd *pd = ibv_alloc_parent_domain(w->ctx, &parent);
+	struct ibv_cq_init_attr_ex cq_ex = { .cqe = 4,
+					     .comp_mask = IBV_CQ_INIT_ATTR_MASK_PD,
+					     .parent_domain = pd };
+	struct ibv_srq_init_attr init = { .attr = { .max_wr = 4, .max_sge = 1 } };
+	struct ibv_srq_attr more = { .max_wr = 8 };
+	assert_non_null(pd);
+	struct ibv_cq_ex *cq = ibv_create_cq_ex(w->ctx, &cq_ex);
+	struct ibv_srq *srq = ibv_create_srq(pd, &init);
+	assert_true(cq && srq);
+	is_out = true;
+	NO_MEMORY("ibv_create_cq_ex", !ibv_create_cq_ex(w->ctx, &cq_ex));
+	NO_MEMORY("ibv_resize_cq", ibv_resize_cq(ibv_cq_ex_to_cq(cq), 8) == ENOMEM);
+	NO_MEMORY("ibv_create_srq", !ibv_create_srq(pd, &init));
+	NO_MEMORY("ibv_modify_srq", ibv_modify_srq(srq, &more, IBV_SRQ_MAX_WR) == ENOMEM);
+	is_out = false;
+	assert_errno(0, ibv_destroy_srq(srq));
+	assert_errno(0, ibv_destroy_cq(ibv_cq_ex_to_cq(cq)));
+	assert_errno(0, ibv_dealloc_pd(pd));
+}
+
 /* Of three pieces the one whose memory is gone is named, whichever path finds it out. */
 static void gone_piece_of(enum ibv_wr_opcode opcode)
 {
@@ -131,6 +183,7 @@ int main(int argc, char **argv)
 		WORLD_TEST(objects),
 		WORLD_TEST(queries),
 		WORLD_TEST(queue_pairs),
+		WORLD_TEST(no_memory),
 		cmocka_unit_test(gone_pieces),
 	};
 	with_debugging(argc, argv);
