@@ -43,6 +43,7 @@ static void in_child(void)
 	vb_fd_forget();
 	vb_shm_forget();
 	vb_memory_forget();
+	vb_tree_forget();
 	vb_loop_forget();
 	vb_slot_forget();
 	vb_slot_take_forget();

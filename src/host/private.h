@@ -50,6 +50,8 @@ void vb_setting_forget(void);
 void vb_shm_forget(void);
 /* Null pages stay mapped. */
 void vb_memory_forget(void);
+/* The child keeps its parent's place. */
+void vb_tree_forget(void);
 
 void vb_netif_start_locked(void);
 void vb_netif_forget(void);

@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "host/host.h"
+#include "host/private.h"
 
 #define USERS ".users"
 
@@ -246,13 +246,19 @@ static int take_root(const char *root)
 	return own_folder(root) && access(root, W_OK | X_OK) == 0 ? take_users(root, LOCK_SH) : -1;
 }
 
+static pthread_mutex_t holding = PTHREAD_MUTEX_INITIALIZER;
+
+void vb_tree_forget(void)
+{
+	pthread_mutex_init(&holding, NULL);
+}
+
 /* A process has one tree, that of its namespace, as long as it lives. A child shares its parent's lock. */
 static bool hold(const char *folder, const char *root)
 {
-	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 	static char held[VB_TREE_PATH];
 	static int users = -1;
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&holding);
 	if (users < 0 || strcmp(held, root)) {
 		if (users >= 0)
 			close(users);
@@ -263,7 +269,7 @@ static bool hold(const char *folder, const char *root)
 			sweep_others(folder, root);
 	}
 	bool holds = users >= 0;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&holding);
 	return holds;
 }
 
