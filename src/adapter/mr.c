@@ -38,7 +38,8 @@ static void publish(const struct vb_mr *mr, unsigned more)
 							  .iova = mr->iova,
 							  .length = mr->length,
 							  .pd = mr->pd->number,
-							  .access = mr->access | VB_KEY_LOCAL | more });
+							  .access = mr->access | VB_KEY_LOCAL | more,
+							  .stays = mr->is_on_stack });
 }
 
 static int take_key(struct vb_mr *mr, struct vb_pd *pd, unsigned more)
@@ -54,9 +55,12 @@ static int take_key(struct vb_mr *mr, struct vb_pd *pd, unsigned more)
 int vb_mr_init(struct vb_mr *mr, struct vb_pd *pd, void *addr, uint64_t length, uint64_t iova,
 	       unsigned access)
 {
-	*mr = (struct vb_mr){
-		.pd = pd, .va = (uintptr_t)addr, .iova = iova, .length = length, .access = access
-	};
+	*mr = (struct vb_mr){ .pd = pd,
+			      .va = (uintptr_t)addr,
+			      .iova = iova,
+			      .length = length,
+			      .access = access,
+			      .is_on_stack = vb_remap_is_own_stack(addr, length) };
 	int err = vb_adapter_open();
 	if (!err)
 		err = check_range(mr->va, mr->length, mr->iova, mr->access);
@@ -64,8 +68,6 @@ int vb_mr_init(struct vb_mr *mr, struct vb_pd *pd, void *addr, uint64_t length, 
 		err = take_key(mr, pd, 0);
 	if (err)
 		return err;
-	if (vb_remap_is_own_stack(addr, length))
-		vb_segment_refuse(mr->key);
 	vb_segment_yield();
 	return 0;
 }
@@ -107,6 +109,7 @@ int vb_mr_change(struct vb_mr *mr, int flags, struct vb_pd *pd, void *addr, uint
 		next.va = (uintptr_t)addr;
 		next.iova = next.access & IBV_ACCESS_ZERO_BASED ? 0 : next.va;
 		next.length = length;
+		next.is_on_stack = vb_remap_is_own_stack(addr, length);
 	}
 	int err = flags == IBV_REREG_MR_CHANGE_PD ? 0 :
 						    check_range(next.va, next.length, next.iova, next.access);

@@ -105,6 +105,7 @@ struct vb_mr {
 	uint64_t length; /* bytes; may be 0 */
 	unsigned access; /* enum ibv_access_flags */
 	uint32_t key;    /* lkey and rkey */
+	bool is_on_stack; /* of the thread that registered it: the pages must stay where they are */
 };
 
 /*

@@ -33,6 +33,20 @@ static struct {
 	unsigned count; /* in it */
 } records = { .lock = PTHREAD_MUTEX_INITIALIZER, .gone = VB_LIST_INIT(records.gone) };
 
+/* A forked child has none of its parent's keys. */
+static void forget(void)
+{
+	pthread_mutex_init(&records.lock, NULL);
+	memset(records.buckets, 0, sizeof(records.buckets));
+	vb_list_init(&records.gone);
+	records.count = 0;
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+	vb_host_at_fork(forget);
+}
+
 /* ---- the table ---- */
 
 static struct record **bucket_of(uint32_t key) { return &records.buckets[(key ^ key >> 12) % BUCKETS]; }

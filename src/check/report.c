@@ -80,6 +80,18 @@ static void print_count(void)
 /* Names are looked up by one thread at a time. */
 static pthread_mutex_t naming = PTHREAD_MUTEX_INITIALIZER;
 
+/* Threads of the parent may have held them. */
+static void forget_locks(void)
+{
+	pthread_mutex_init(&said.lock, NULL);
+	pthread_mutex_init(&naming, NULL);
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+	vb_host_at_fork(forget_locks);
+}
+
 static void place_text(const struct vb_trace *trace, unsigned most, char *text, size_t size)
 {
 	pthread_mutex_lock(&naming);

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "base/cancel.h"
-#include "host/host.h"
+#include "host/private.h"
 
 #define USERS ".users"
 
@@ -247,12 +247,12 @@ static int take_root(const char *root)
 	return own_folder(root) && access(root, W_OK | X_OK) == 0 ? take_users(root, LOCK_SH) : -1;
 }
 
-static pthread_mutex_t hold_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t holding = PTHREAD_MUTEX_INITIALIZER;
 
-/* In a forked child: another thread of the parent may have it. */
-static void forget_lock(void) { pthread_mutex_init(&hold_lock, NULL); }
-
-__attribute__((constructor)) static void watch_forks(void) { vb_host_at_fork(forget_lock); }
+void vb_tree_forget(void)
+{
+	pthread_mutex_init(&holding, NULL);
+}
 
 /*
  * A process has one tree, that of its namespace, as long as it lives. A child shares its parent's lock on
@@ -262,7 +262,7 @@ static bool hold(const char *folder, const char *root)
 {
 	static char held[VB_TREE_PATH];
 	static int users = -1;
-	pthread_mutex_lock(&hold_lock);
+	pthread_mutex_lock(&holding);
 	if (users < 0 || strcmp(held, root)) {
 		int last = users;
 		users = -1; /* before it is closed: a fork may come between */
@@ -275,7 +275,7 @@ static bool hold(const char *folder, const char *root)
 			sweep_others(folder, root);
 	}
 	bool holds = users >= 0;
-	pthread_mutex_unlock(&hold_lock);
+	pthread_mutex_unlock(&holding);
 	return holds;
 }
 

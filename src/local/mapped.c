@@ -156,6 +156,9 @@ static int take(struct vb_peer *p, const struct vb_link_segment *m, int fd)
 	return 0;
 }
 
+/* The number of a mapping that is hidden: of one elsewhere, so that no key leads to it. */
+static uint64_t hidden(uint64_t serial) { return serial + 1; }
+
 /*
  * Hides the mapping, waits for threads that may be using it, unmaps. One that is in use for long stays till
  * the link ends, and is not used again.
@@ -165,7 +168,7 @@ static void drop(struct vb_peer *p, uint64_t serial)
 	struct vb_mapping *at = &p->mapped->mapping[serial % VB_MAPPINGS];
 	if (!serial || atomic_load(&at->serial) != serial)
 		return;
-	atomic_store(&at->serial, VB_KEY_NO_SEGMENT);
+	atomic_store(&at->serial, hidden(serial));
 	if (!vb_memory_quiesce_until(vb_now_ns() + UNMAP_NS))
 		return;
 	vb_shm_unmap(at->base, at->bytes);

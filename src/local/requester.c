@@ -126,6 +126,12 @@ static enum here fail_sqe(struct vb_sqe *sqe, enum vb_key_fault fault, unsigned 
 	return HERE_FAILED;
 }
 
+static enum here fail_unmapped(struct vb_local_qp *l, struct vb_sqe *sqe)
+{
+	vb_payload_fail_unmapped(l->qp, sqe);
+	return HERE_FAILED;
+}
+
 /* This side's one piece of memory of an operation; NULL: it is more, or something is special about it. */
 static void *piece_here(struct vb_local_qp *l, struct vb_sqe *sqe, unsigned access)
 {
@@ -169,7 +175,7 @@ static enum here move_slice(struct vb_local_qp *l, struct vb_sqe *sqe, uint64_t 
 	if (vb_unlikely(err == -EAGAIN))
 		return HERE_MORE;
 	if (vb_unlikely(err))
-		return vb_ranges_are_mapped(&ours, !writes) ? HERE_NOT : fail_sqe(sqe, VB_KEY_UNMAPPED, 0);
+		return vb_ranges_are_mapped(&ours, !writes) ? HERE_NOT : fail_unmapped(l, sqe);
 	l->req.moved += n;
 	return l->req.moved == sqe->length ? HERE_DONE : HERE_MORE;
 }
@@ -218,7 +224,7 @@ static enum here atomic_in_mapping(struct vb_local_qp *l, struct vb_sqe *sqe, ui
 	if (vb_unlikely(fetch_at_peer(l->peer, word, sqe, &found)))
 		return HERE_NOT;
 	vb_ranges_of_bytes(&from, &found, sizeof(found));
-	return vb_ranges_copy(&ours, &from) ? fail_sqe(sqe, VB_KEY_UNMAPPED, 0) : HERE_DONE;
+	return vb_ranges_copy(&ours, &from) ? fail_unmapped(l, sqe) : HERE_DONE;
 }
 
 static enum here atomic_here(struct vb_local_qp *l, struct vb_sqe *sqe)
@@ -278,7 +284,7 @@ static bool gather(struct vb_local_qp *l, struct vb_sqe *sqe, struct vb_shm_slot
 	vb_ranges_of_bytes(&to, slot->data, sqe->length);
 	if (vb_likely(!vb_ranges_copy(&to, &from)))
 		return true;
-	fail_sqe(sqe, VB_KEY_UNMAPPED, 0);
+	fail_unmapped(l, sqe);
 	return false;
 }
 
@@ -365,7 +371,7 @@ static bool stage_entry(struct vb_local_qp *l, struct vb_sqe *sqe, bool *put)
 	}
 	int err = vb_stream_put(l, VB_STREAM_REQUEST, &from);
 	if (err == -EFAULT)
-		fail_sqe(sqe, VB_KEY_UNMAPPED, 0);
+		fail_unmapped(l, sqe);
 	if (err)
 		return false;
 	*put = true;
@@ -575,7 +581,7 @@ static bool take_response(struct vb_local_qp *l, struct vb_sqe *sqe)
 	if (err == -EACCES || !has_session(l))
 		return false;
 	if (err == -EFAULT)
-		return fail_sqe(sqe, VB_KEY_UNMAPPED, 0), false;
+		return fail_unmapped(l, sqe), false;
 	if (err)
 		return vb_sqe_fail(sqe, IBV_WC_BAD_RESP_ERR), false;
 	l->req.moved += n;

@@ -72,12 +72,14 @@ VB_EXPORT int ibv_resize_cq(struct ibv_cq *pub, int cqe)
 		vb_check_release_all_sends();
 	if (!err)
 		err = vb_cq_resize(cq, cqe < 0 ? 0 : (uint32_t)cqe);
-	if (err) {
+	if (err == -ENOMEM)
+		vb_explain_limit("ibv_resize_cq", "no memory for %d entries", cqe);
+	else if (err == -EINVAL)
 		vb_explain("ibv_resize_cq",
 			   "cannot have %d entries: 1 to %u are possible, and those that wait must fit", cqe,
 			   VB_MAX_CQE);
+	if (err)
 		return vb_fail(err);
-	}
 	pub->cqe = (int)cq->capacity;
 	return 0;
 }

@@ -168,12 +168,24 @@ int vb_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t f
 	return -err;
 }
 
+/* Of an imported handle, which has no region of its own: only the region's owner may. */
+static int refuse_imported(const char *call, const struct vb_verbs_mr *mr)
+{
+	if (mr->mr.key || vb_is_inherited(mr->pub.context))
+		return 0;
+	vb_explain(call, "this is a handle of ibv_import_mr: the region's owner may, and ibv_unimport_mr "
+			 "releases the handle");
+	return -EINVAL;
+}
+
 VB_EXPORT int ibv_dereg_mr(struct ibv_mr *pub)
 {
-	int fault = vb_fault_call("ibv_dereg_mr", 0);
-	if (fault)
-		return vb_fail(fault);
 	struct vb_verbs_mr *mr = vb_container_of(pub, struct vb_verbs_mr, pub);
+	int refused = vb_fault_call("ibv_dereg_mr", 0);
+	if (!refused)
+		refused = refuse_imported("ibv_dereg_mr", mr);
+	if (refused)
+		return vb_fail(refused);
 	bool checks = vb_check_enabled && !vb_is_inherited(pub->context);
 	if (checks)
 		vb_check_key_end(&mr->mr);
@@ -199,6 +211,8 @@ static int check_rereg(struct ibv_mr *pub, int flags, struct ibv_pd *pd, void *a
 {
 	static const char call[] = "ibv_rereg_mr";
 	int err = vb_refuse_call(pub->context, call);
+	if (!err)
+		err = refuse_imported(call, vb_container_of(pub, struct vb_verbs_mr, pub));
 	if (err)
 		return err;
 	if (!flags || (flags & ~IBV_REREG_MR_FLAGS_SUPPORTED))

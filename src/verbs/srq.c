@@ -6,13 +6,31 @@
 #include "verbs/faulty_ops.h"
 #include "verbs/verbs.h"
 
-static void explain_size(const char *call, const struct ibv_srq_attr *attr)
+static void explain_create(const char *call, int err, const struct ibv_srq_attr *attr)
 {
-	vb_explain(
-		call,
-		"max_wr %u, max_sge %u, srq_limit %u: the device has 1 to %u (max_srq_wr) and at most %u (max_srq_sge); a limit "
-		"and the requests that wait must fit into max_wr",
-		attr->max_wr, attr->max_sge, attr->srq_limit, VB_MAX_WR, VB_MAX_SGE);
+	if (err == -ENOMEM)
+		vb_explain_limit(call, "no memory for %u requests", attr->max_wr);
+	else
+		vb_explain(call,
+			   "max_wr %u, max_sge %u: the device has 1 to %u (max_srq_wr) and at most %u (max_srq_sge)",
+			   attr->max_wr, attr->max_sge, VB_MAX_WR, VB_MAX_SGE);
+}
+
+static void explain_modify(int err, const struct ibv_srq_attr *attr, int mask)
+{
+	static const char call[] = "ibv_modify_srq";
+	if (err == -ENOMEM)
+		vb_explain_limit(call, "no memory for %u requests", attr->max_wr);
+	else if (mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT))
+		vb_explain(call, "srq_attr_mask 0x%x: there are IBV_SRQ_MAX_WR and IBV_SRQ_LIMIT",
+			   (unsigned)mask);
+	else if (mask & IBV_SRQ_MAX_WR)
+		vb_explain(call,
+			   "max_wr %u: the device has 1 to %u (max_srq_wr); the requests that wait, or are not polled, "
+			   "and the limit must fit into it",
+			   attr->max_wr, VB_MAX_WR);
+	else
+		vb_explain(call, "srq_limit %u is more than max_wr", attr->srq_limit);
 }
 
 static struct ibv_srq *create(struct ibv_pd *pd, void *srq_context, struct ibv_srq_attr *attr,
@@ -27,7 +45,7 @@ static struct ibv_srq *create(struct ibv_pd *pd, void *srq_context, struct ibv_s
 		return vb_fail_null(-ENOMEM);
 	err = vb_srq_init(&srq->srq, vb_pd_of(pd), &granted);
 	if (err) {
-		explain_size(call, attr);
+		explain_create(call, err, attr);
 		free(srq);
 		return vb_fail_null(err);
 	}
@@ -158,7 +176,7 @@ VB_EXPORT int ibv_modify_srq(struct ibv_srq *pub, struct ibv_srq_attr *attr, int
 	err = vb_srq_modify(vb_srq_of(pub), attr, mask);
 	if (!err)
 		return 0;
-	explain_size("ibv_modify_srq", attr);
+	explain_modify(err, attr, mask);
 	return vb_fail(err);
 }
 

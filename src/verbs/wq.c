@@ -113,23 +113,33 @@ struct ibv_wq *vb_create_wq(struct ibv_context *context, struct ibv_wq_init_attr
 	return &wq->pub;
 }
 
-/* RESET to RDY takes the queue pair through its states until it receives. False: the move does not exist. */
+static int set_state(struct wq *wq, enum ibv_qp_state state, int more)
+{
+	return vb_qp_modify(&wq->qp, &(struct ibv_qp_attr){ .qp_state = state, .port_num = 1 },
+			    IBV_QP_STATE | more);
+}
+
+/* From RESET: takes the queue pair through its states until it receives, or back. */
+static int begin(struct wq *wq)
+{
+	int err = set_state(wq, IBV_QPS_INIT, IBV_QP_PORT);
+	if (!err)
+		err = set_state(wq, IBV_QPS_RTR, 0);
+	if (err)
+		set_state(wq, IBV_QPS_RESET, 0);
+	return err;
+}
+
+/* -EINVAL: the move does not exist. */
 static int move(struct wq *wq, enum ibv_wq_state state)
 {
-	struct ibv_qp_attr attr = { .port_num = 1 };
-	int err = 0;
-	if (state == IBV_WQS_RDY && wq->pub.state == IBV_WQS_RESET) {
-		attr.qp_state = IBV_QPS_INIT;
-		err = vb_qp_modify(&wq->qp, &attr, IBV_QP_STATE | IBV_QP_PORT);
-		attr.qp_state = IBV_QPS_RTR;
-		return err ? err : vb_qp_modify(&wq->qp, &attr, IBV_QP_STATE);
-	}
+	if (state == IBV_WQS_RDY && wq->pub.state == IBV_WQS_RESET)
+		return begin(wq);
 	if (state == wq->pub.state)
 		return 0;
 	if (state != IBV_WQS_ERR && state != IBV_WQS_RESET)
 		return -EINVAL;
-	attr.qp_state = state == IBV_WQS_ERR ? IBV_QPS_ERR : IBV_QPS_RESET;
-	return vb_qp_modify(&wq->qp, &attr, IBV_QP_STATE);
+	return set_state(wq, state == IBV_WQS_ERR ? IBV_QPS_ERR : IBV_QPS_RESET, 0);
 }
 
 static void change_flags(struct wq *wq, uint32_t flags, uint32_t which)
@@ -163,7 +173,8 @@ int vb_modify_wq(struct ibv_wq *pub, struct ibv_wq_attr *attr)
 	if (!err && !(attr->attr_mask & IBV_WQ_ATTR_STATE))
 		return 0;
 	if (err) {
-		vb_explain(call, "there is no way from state %d to %d", (int)pub->state, (int)attr->wq_state);
+		vb_explain(call, "from state %d to %d: %s", (int)pub->state, (int)attr->wq_state,
+			   err == -EINVAL ? "there is no such way" : strerror(-err));
 		return -err;
 	}
 	pub->state = attr->wq_state;

@@ -27,6 +27,7 @@ EXPECTED = {
         r"send wr_id 0x7: its 256 bytes .* by a peer that may write there",
         "ibv_post_send",
     ),
+    "send_buffer_beside_resized": ("send-buffer", r"its 64 bytes at 0x\w+ were changed", "ibv_post_send"),
     "read_then_send": None,
     "dead_lkey": ("lkey", r"registered in dead_lkey.* and deregistered in dead_lkey", "ibv_reg_mr"),
     "never_a_key": ("lkey", r"key 0x12345678 is no key of a region or window", "ibv_reg_mr"),

@@ -4,6 +4,7 @@
  * `mistakes NAME right` does the same without it. The functions are global so that traces have their names
  * whatever the system has. What is expected to be said: checks.py.
  */
+#include <malloc.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -27,7 +28,7 @@
 	X(too_many_shared_entries) X(no_send_room) X(no_receive_room) \
 	X(unacked_qp_event) X(unacked_cq_event) X(unacked_srq_event) \
 	X(unasked_event) \
-	X(mtu_of_port) X(gid_kind)
+	X(mtu_of_port) X(gid_kind) X(send_buffer_beside_resized)
 
 #define X(name) void name(bool wrong);
 CASES(X)
@@ -81,6 +82,41 @@ void send_buffer_wr(bool wrong)
 		memset(w.a.buffer, 3, 256);
 	done(w.a.cq);
 	MUST(!ibv_destroy_qp(qp));
+	end_world(&w);
+}
+
+/* Beside a shared receive queue whose memory is new: its first places have had no receive there. */
+void send_buffer_beside_resized(bool wrong)
+{
+	mallopt(M_PERTURB, 1); /* new memory is full of something */
+	struct world w = make_world((struct wish){ 0 });
+	struct ibv_srq_init_attr shared = { .attr = { .max_wr = 4, .max_sge = 1 } };
+	struct ibv_srq_attr more = { .max_wr = 16 };
+	struct ibv_srq *srq = ibv_create_srq(w.pd, &shared);
+	struct ibv_qp_init_attr init = { .send_cq = w.b.cq,
+					 .recv_cq = w.b.cq,
+					 .srq = srq,
+					 .qp_type = IBV_QPT_RC,
+					 .sq_sig_all = 1,
+					 .cap = { .max_send_wr = 1, .max_send_sge = 1 } };
+	struct ibv_qp *qp = ibv_create_qp(w.pd, &init);
+	struct ibv_recv_wr *bad, empty = { 0 };
+	struct ibv_send_wr *send = request(&w.b, IBV_WR_SEND, 0, NULL);
+	MUST(srq && qp && !ibv_post_srq_recv(srq, &empty, &bad));
+	to_init(qp, 0);
+	connect_qp(&w, qp, qp->qp_num, &(struct wish){ 0 }, true); /* to itself */
+	send->num_sge = 0;
+	MUST(!post(qp, send));
+	done(w.b.cq);
+	done(w.b.cq);
+	MUST(!ibv_modify_srq(srq, &more, IBV_SRQ_MAX_WR));
+	receive(&w.b, 64);
+	MUST(!post(w.a.qp, request(&w.a, IBV_WR_SEND, 64, NULL)));
+	if (wrong)
+		w.a.buffer[5] = 1;
+	done(w.a.cq);
+	done(w.b.cq);
+	MUST(!ibv_destroy_qp(qp) && !ibv_destroy_srq(srq));
 	end_world(&w);
 }
 

@@ -293,9 +293,13 @@ static void forget_parent(void)
 	}
 }
 
-void vb_device_follow_network(void)
+__attribute__((constructor)) static void watch_forks(void)
 {
 	vb_host_at_fork(forget_parent);
+}
+
+void vb_device_follow_network(void)
+{
 	vb_netif_watch(network_changed, NULL);
 }
 

@@ -105,7 +105,6 @@ static int make(void **addr)
 
 static int start_locked(void)
 {
-	static bool hooked;
 	void *addr;
 	int err = make(&addr);
 	if (err)
@@ -117,9 +116,6 @@ static int start_locked(void)
 		fd = -1;
 		return err;
 	}
-	if (!hooked)
-		vb_host_at_fork(forget);
-	hooked = true;
 	struct vb_arena_head *head = addr;
 	head->magic = VB_ARENA_MAGIC;
 	head->version = VB_LINK_VERSION;
@@ -130,6 +126,7 @@ static int start_locked(void)
 
 int vb_arena_start(void)
 {
+	vb_host_at_fork(forget); /* before the lock is held for the first time */
 	pthread_mutex_lock(&lock);
 	int err = vb_arena ? 0 : start_locked();
 	pthread_mutex_unlock(&lock);

@@ -27,7 +27,6 @@ static struct {
 	uint32_t head, tail;
 	uint16_t random[128];   /* of which this many are left */
 	unsigned num_random;
-	unsigned generation;
 	bool begun;
 } keys = { .lock = PTHREAD_MUTEX_INITIALIZER, .fresh = 1 };
 
@@ -48,16 +47,25 @@ const char *vb_key_explain(enum vb_key_fault fault, const struct vb_key_use *use
 	return vb_key_explain_more ? vb_key_explain_more(fault, use) : vb_key_fault_text(fault);
 }
 
-/* A forked child starts with an empty table, and numbers of its own. */
 static void begin_locked(void)
 {
-	if (keys.begun && keys.generation == vb_host_generation())
-		return;
+	if (!keys.begun)
+		vb_random(&keys.first, sizeof(keys.first));
 	keys.begun = true;
-	keys.generation = vb_host_generation();
-	vb_random(&keys.first, sizeof(keys.first));
+}
+
+/* A forked child starts with an empty table, and numbers of its own. */
+static void forget(void)
+{
+	pthread_mutex_init(&keys.lock, NULL);
+	keys.begun = false;
 	keys.fresh = 1;
 	keys.head = keys.tail = keys.num_random = 0;
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+	vb_host_at_fork(forget);
 }
 
 /* One system call for many. */
@@ -116,9 +124,9 @@ uint32_t vb_key_end(void)
 }
 
 /* Whose pages may be moved: an ordinary region's. */
-static bool may_move(unsigned access)
+static bool may_move(const struct vb_key_meaning *m)
 {
-	return (access & VB_KEY_LOCAL) && !(access & (VB_KEY_NULL | IBV_ACCESS_ON_DEMAND));
+	return (m->access & VB_KEY_LOCAL) && !(m->access & (VB_KEY_NULL | IBV_ACCESS_ON_DEMAND)) && !m->stays;
 }
 
 void vb_key_publish(uint32_t key, const struct vb_key_meaning *m)
@@ -130,7 +138,7 @@ void vb_key_publish(uint32_t key, const struct vb_key_meaning *m)
 	atomic_store_explicit(&k->iova, m->iova, memory_order_relaxed);
 	atomic_store_explicit(&k->length, m->length, memory_order_relaxed);
 	atomic_store_explicit(&k->va, m->va, memory_order_relaxed);
-	atomic_store_explicit(&k->segment, may_move(m->access) ? 0 : VB_KEY_NO_SEGMENT, memory_order_relaxed);
+	atomic_store_explicit(&k->segment, may_move(m) ? 0 : VB_KEY_NO_SEGMENT, memory_order_relaxed);
 	atomic_store_explicit(&k->key, key, memory_order_release);
 }
 

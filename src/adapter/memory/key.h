@@ -181,6 +181,7 @@ struct vb_key_meaning {
 	uint64_t va, iova, length;
 	unsigned access;
 	uint32_t pd, qpn;
+	bool stays; /* its pages must not be moved (adapter/memory/segment.h) */
 };
 
 /* Takes an entry, which no check finds yet. -ENOMEM if all are in use. */

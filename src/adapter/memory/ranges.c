@@ -91,17 +91,31 @@ bool vb_ranges_are_mapped(const struct vb_ranges *ours, bool writable)
 	return true;
 }
 
-const char *vb_ranges_explain_unmapped(struct vb_sg_list list, unsigned access)
+static bool is_unmapped(const struct ibv_sge *s, unsigned access, uint32_t pd)
 {
 	const struct vb_key *table = vb_key_table(vb_arena);
+	const struct vb_key_use use = vb_key_use_of_sge(s, access, pd);
 	uint64_t va;
-	for (const struct ibv_sge *s = list.sge; s < list.sge + list.n; s++) {
-		struct vb_key_use use = vb_key_use_of_sge(s, access, list.pd);
-		if (vb_key_check(table, &use, &va) == VB_KEY_OK &&
-		    vb_mem_check((void *)(uintptr_t)va, s->length, access & IBV_ACCESS_LOCAL_WRITE))
-			return vb_key_explain(VB_KEY_UNMAPPED, &use);
-	}
-	return vb_key_fault_text(VB_KEY_UNMAPPED);
+	return vb_key_check(table, &use, &va) == VB_KEY_OK &&
+	       !(atomic_load_explicit(&vb_key_at(table, use.key)->access, memory_order_relaxed) & VB_KEY_NULL) &&
+	       vb_mem_check((void *)(uintptr_t)va, s->length, access & IBV_ACCESS_LOCAL_WRITE);
+}
+
+unsigned vb_ranges_find_unmapped(struct vb_sg_list list, unsigned access)
+{
+	unsigned i = 0;
+	while (i < list.n && !is_unmapped(&list.sge[i], access, list.pd))
+		i++;
+	return i;
+}
+
+const char *vb_ranges_explain_unmapped(struct vb_sg_list list, unsigned access)
+{
+	unsigned bad = vb_ranges_find_unmapped(list, access);
+	if (bad == list.n)
+		return vb_key_fault_text(VB_KEY_UNMAPPED);
+	struct vb_key_use use = vb_key_use_of_sge(&list.sge[bad], access, list.pd);
+	return vb_key_explain(VB_KEY_UNMAPPED, &use);
 }
 
 /* ---- copying ---- */

@@ -81,11 +81,6 @@ static void refuse(struct vb_key *k)
 	atomic_store(&k->segment, VB_KEY_NO_SEGMENT);
 }
 
-void vb_segment_refuse(uint32_t key)
-{
-	refuse(vb_key_entry(key));
-}
-
 /* No key names the segment from here on. */
 static void unname(const struct segment *s)
 {

@@ -44,8 +44,6 @@ void vb_segment_want(uint32_t key);
  */
 bool vb_segment_find(uint32_t key, struct vb_segment *s);
 
-/* A key that was just published covers memory that must stay where it is. */
-void vb_segment_refuse(uint32_t key);
 /*
  * A key that was revoked, after quiescence. If no other uses its segment, the memory is private again on
  * return. No lock held.

@@ -37,7 +37,6 @@ static struct slot *slots[VB_ARENA_SLOTS];
 static struct vb_prefetch_hint *_Atomic hints[VB_SLOT_COUNT];
 static unsigned nslots, used;
 static uint32_t next;
-static unsigned generation;
 static pthread_mutex_t take_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* Fisher's and Yates's. */
@@ -94,15 +93,19 @@ static int add_slot(void)
 	return 0;
 }
 
-/* The parent's QPs are not ours. */
-static void follow_fork(void)
+/*
+ * In a forked child: the parent's QPs are not its own. The tables stay allocated: the parent's objects may
+ * still be looked at.
+ */
+static void forget(void)
 {
-	if (generation == vb_host_generation())
-		return;
-	vb_lock(&vb_progress_lock);
-	generation = vb_host_generation();
-	nslots = used = next = 0; /* the tables stay allocated: the parent's objects may still be looked at */
-	vb_unlock(&vb_progress_lock);
+	pthread_mutex_init(&take_lock, NULL);
+	nslots = used = next = 0;
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+	vb_host_at_fork(forget);
 }
 
 static bool place_locked(struct vb_qp *qp)
@@ -134,7 +137,6 @@ int vb_qpn_take(struct vb_qp *qp)
 {
 	vb_link_show_user(); /* before a peer can know the number and ask who owns it */
 	pthread_mutex_lock(&take_lock);
-	follow_fork();
 	int err = are_scarce() ? add_slot() : 0;
 	vb_lock(&vb_progress_lock);
 	bool placed = place_locked(qp);
@@ -188,8 +190,7 @@ bool vb_qpn_next(uint64_t *cursor, struct vb_qp **qp)
 {
 	*qp = NULL;
 	vb_lock(&vb_progress_lock);
-	uint64_t end = generation == vb_host_generation() ? (uint64_t)nslots * VB_SLOT_QPS : 0,
-		 stop = vb_min_u64(end, *cursor + STRETCH);
+	uint64_t end = (uint64_t)nslots * VB_SLOT_QPS, stop = vb_min_u64(end, *cursor + STRETCH);
 	for (; *cursor < stop && !*qp; ++*cursor)
 		*qp = slots[*cursor / VB_SLOT_QPS]->qps[*cursor % VB_SLOT_QPS];
 	if (*qp)

@@ -13,6 +13,12 @@
 
 const struct vb_observer *vb_observer;
 
+/* The places get other completions, of which none had an event. cq->lock is held. */
+static void forget_report(struct vb_cq *cq)
+{
+	cq->backlog.reported_head = cq->backlog.reported_tail = cq->head;
+}
+
 int vb_cq_resize(struct vb_cq *cq, uint32_t cqe)
 {
 	if (!cqe || cqe > VB_MAX_CQE)
@@ -38,6 +44,7 @@ int vb_cq_resize(struct vb_cq *cq, uint32_t cqe)
 		cq->backlog.end -= cq->head;
 		cq->head = 0;
 		cq->tail = waiting;
+		forget_report(cq);
 	}
 	vb_unlock(&cq->lock);
 	vb_queue_memory_give(&unwanted, cq->pd);
@@ -227,6 +234,8 @@ static void purge_locked(struct vb_cq *cq, const struct vb_qp *qp, const struct 
 		else if (e->is_srq)
 			retire(e);
 	}
+	if (cq->tail != keep)
+		forget_report(cq);
 	cq->tail = keep;
 }
 

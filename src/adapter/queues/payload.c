@@ -18,6 +18,13 @@ void vb_payload_fail(struct vb_sqe *sqe, enum vb_key_fault fault, unsigned bad)
 	vb_sqe_fail(sqe, IBV_WC_LOC_PROT_ERR);
 }
 
+void vb_payload_fail_unmapped(const struct vb_qp *qp, struct vb_sqe *sqe)
+{
+	struct vb_sg_list list = vb_sg_list_of_send(qp, sqe);
+	unsigned bad = vb_ranges_find_unmapped(list, vb_wr_fetches(sqe->opcode) ? IBV_ACCESS_LOCAL_WRITE : 0);
+	vb_payload_fail(sqe, VB_KEY_UNMAPPED, bad < list.n ? bad : 0);
+}
+
 static bool carries_list(const struct vb_sqe *sqe)
 {
 	switch (sqe->opcode) {
@@ -52,13 +59,14 @@ static bool copy_listed(struct vb_qp *qp, struct vb_sqe *sqe, uint64_t offset, v
 	unsigned held = vb_memory_hold();
 	enum vb_key_fault fault = vb_ranges_of_list(&list, vb_arena, vb_sg_list_of_send(qp, sqe), offset, n,
 						    into_list ? IBV_ACCESS_LOCAL_WRITE : 0);
-	if (vb_likely(fault == VB_KEY_OK) &&
-	    vb_unlikely(vb_ranges_copy(into_list ? &list : &flat, into_list ? &flat : &list)))
-		fault = VB_KEY_UNMAPPED;
+	bool copied = vb_likely(fault == VB_KEY_OK) &&
+		      vb_likely(!vb_ranges_copy(into_list ? &list : &flat, into_list ? &flat : &list));
 	vb_memory_release(held);
 	if (vb_unlikely(fault != VB_KEY_OK))
 		vb_payload_fail(sqe, fault, list.bad);
-	return fault == VB_KEY_OK;
+	else if (vb_unlikely(!copied))
+		vb_payload_fail_unmapped(qp, sqe);
+	return copied;
 }
 
 bool vb_payload_gather(struct vb_qp *qp, struct vb_sqe *sqe, uint64_t offset, void *to, size_t bytes)

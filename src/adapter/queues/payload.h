@@ -13,6 +13,8 @@
  * Notes in a request, and explains, that an entry of its list cannot be used so. sq.lock is held, as below.
  */
 void vb_payload_fail(struct vb_sqe *sqe, enum vb_key_fault fault, unsigned bad);
+/* The same when the memory of some entry could not be touched. */
+void vb_payload_fail_unmapped(const struct vb_qp *qp, struct vb_sqe *sqe);
 /*
  * May all that a SEND or WRITE carries be read? If not, vb_payload_fail has noted it. Asked before the peer
  * sees a part of it, as local errors come first. True for requests that carry nothing.

@@ -228,7 +228,10 @@ void vb_rq_explain(const struct vb_rq *rq, const char *call, int err)
 
 /* ---- shared receive queues ---- */
 
-/* Makes room for max_wr receives, keeping those that wait. */
+/*
+ * Makes room for max_wr receives, keeping those that wait (a limit that is armed is not beyond these). Places
+ * of earlier ones are empty: vb_rq_names looks at them, too.
+ */
 static int resize(struct vb_srq *srq, uint32_t max_wr)
 {
 	struct vb_rq grown;
@@ -237,9 +240,10 @@ static int resize(struct vb_srq *srq, uint32_t max_wr)
 	int err = vb_rq_init(&grown, srq->pd, max_wr, srq->rq.max_sge);
 	if (err)
 		return err;
+	memset(grown.slots, 0, (size_t)(grown.mask + 1) * grown.stride);
 	struct vb_rq *rq = &srq->rq;
 	vb_lock(&rq->lock);
-	bool fits = tail_of(rq) - atomic_load(&rq->polled) <= max_wr && max_wr >= srq->limit;
+	bool fits = tail_of(rq) - atomic_load(&rq->polled) <= max_wr;
 	struct vb_queue_memory unwanted = grown.memory;
 	if (fits) {
 		for (uint32_t i = head_of(rq); i != tail_of(rq); i++)

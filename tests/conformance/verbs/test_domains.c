@@ -186,6 +186,8 @@ static void import__within_a_process(void **state)
 	assert_int_equal(mr->lkey, w->mr->lkey);
 	assert_int_equal(mr->length, w->mr->length);
 	assert_null(mr->addr);
+	assert_errno(EINVAL, ibv_dereg_mr(mr)); /* its owner may, and this leaves it */
+	assert_rereg_errno(EINVAL, ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_PD, pd, NULL, 0, 0));
 	struct ibv_alloc_dm_attr attr = { .length = 4096 };
 	struct ibv_dm *dm = ibv_alloc_dm(w->ctx, &attr), *same = dm ? ibv_import_dm(ctx, dm->handle) : NULL;
 	uint32_t word = 0x11223344, back = 0;

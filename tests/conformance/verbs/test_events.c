@@ -75,6 +75,32 @@ static void arm__old_completions_count_until_they_are_polled(void **state)
 	assert_errno(0, ibv_destroy_qp(qp));
 }
 
+/* Others than those that the last event was for, in the same places. */
+static void arm__old_completions_in_others_places(void **state)
+{
+	struct world *w = *state;
+	struct ibv_qp *qp = failed_qp(w), *gone = failed_qp(w);
+	set_nonblocking(w->channel->fd);
+	assert_errno(0, post_recv(w, qp, 0));
+	assert_errno(0, ibv_req_notify_cq(w->cq, 0));
+	take_event(w, w->cq);
+	drain(w->cq, 1);
+	assert_errno(0, post_recv(w, qp, 0));
+	assert_errno(0, ibv_resize_cq(w->cq, 128));
+	assert_errno(0, ibv_req_notify_cq(w->cq, 0));
+	take_event(w, w->cq);
+	drain(w->cq, 1);
+	assert_errno(0, post_recv(w, gone, 0));
+	assert_errno(0, ibv_req_notify_cq(w->cq, 0));
+	take_event(w, w->cq);
+	assert_errno(0, ibv_destroy_qp(gone)); /* takes its completion with it */
+	assert_errno(0, post_recv(w, qp, 0));
+	assert_errno(0, ibv_req_notify_cq(w->cq, 0));
+	take_event(w, w->cq);
+	drain(w->cq, 1);
+	assert_errno(0, ibv_destroy_qp(qp));
+}
+
 static void arm__solicited_only(void **state)
 {
 	struct world *w = *state;
@@ -410,6 +436,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		WORLD_TEST(arm__one_event_per_arming),
 		WORLD_TEST(arm__old_completions_count_until_they_are_polled),
+		WORLD_TEST(arm__old_completions_in_others_places),
 		WORLD_TEST(arm__solicited_only),
 		WORLD_TEST(arm__solicited_only_and_errors),
 		WORLD_TEST(arm__any_outweighs_solicited),

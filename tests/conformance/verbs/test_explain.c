@@ -78,12 +78,113 @@ static void queue_pairs(void **state)
 	assert_errno(0, ibv_destroy_qp(qp));
 }
 
+/* ---- memory of a parent domain's, while there is some ---- */
+
+static bool is_out;
+
+static void *take_some(struct ibv_pd *pd, void *context, size_t size, size_t alignment, uint64_t type)
+{
+	return is_out ? NULL : IBV_ALLOCATOR_USE_DEFAULT;
+}
+
+static void give_nothing(struct ibv_pd *pd, void *context, void *p, uint64_t type) {}
+
+/* Whether it says that there is none. */
+#define NO_MEMORY(name, expression)                                             \
+	do {                                                                    \
+		char said_[4096];                                               \
+		int before_, pipe_ = capture(&before_);                         \
+		bool none_ = (expression);                                      \
+		release(pipe_, before_, said_, sizeof(said_));                  \
+		assert_true(none_);                                             \
+		check_line(#expression, name, said_);                           \
+		if (debugging && !strstr(said_, ": no memory for "))            \
+			fail_msg("%s says: %s", #expression, said_);            \
+	} while (0)
+
+static void no_memory(void **state)
+{
+	struct world *w = *state;
+	struct ibv_parent_domain_init_attr parent = { .pd = w->pd,
+						      .alloc = take_some,
+						      .free = give_nothing,
+						      .comp_mask = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS };
+	struct ibv_pd *pd = ibv_alloc_parent_domain(w->ctx, &parent);
+	struct ibv_cq_init_attr_ex cq_ex = { .cqe = 4,
+					     .comp_mask = IBV_CQ_INIT_ATTR_MASK_PD,
+					     .parent_domain = pd };
+	struct ibv_srq_init_attr init = { .attr = { .max_wr = 4, .max_sge = 1 } };
+	struct ibv_srq_attr more = { .max_wr = 8 };
+	assert_non_null(pd);
+	struct ibv_cq_ex *cq = ibv_create_cq_ex(w->ctx, &cq_ex);
+	struct ibv_srq *srq = ibv_create_srq(pd, &init);
+	assert_true(cq && srq);
+	is_out = true;
+	NO_MEMORY("ibv_create_cq_ex", !ibv_create_cq_ex(w->ctx, &cq_ex));
+	NO_MEMORY("ibv_resize_cq", ibv_resize_cq(ibv_cq_ex_to_cq(cq), 8) == ENOMEM);
+	NO_MEMORY("ibv_create_srq", !ibv_create_srq(pd, &init));
+	NO_MEMORY("ibv_modify_srq", ibv_modify_srq(srq, &more, IBV_SRQ_MAX_WR) == ENOMEM);
+	is_out = false;
+	assert_errno(0, ibv_destroy_srq(srq));
+	assert_errno(0, ibv_destroy_cq(ibv_cq_ex_to_cq(cq)));
+	assert_errno(0, ibv_dealloc_pd(pd));
+}
+
+/* Of three pieces the one whose memory is gone is named, whichever path finds it out. */
+static void gone_piece_of(enum ibv_wr_opcode opcode)
+{
+	void *state;
+	make_world(&state);
+	struct world *w = state;
+	struct wire x = connected(w, NULL);
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	void *gone = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct ibv_mr *mr = ibv_reg_mr(w->pd, gone, page, IBV_ACCESS_LOCAL_WRITE);
+	assert_non_null(mr);
+	assert_int_equal(munmap(gone, page), 0);
+	struct ibv_sge pieces[3] = { sge_at(w, 0, 8), { (uintptr_t)gone, 8, mr->lkey }, sge_at(w, 8, 8) };
+	struct ibv_send_wr *bad, wr = { .wr_id = 7,
+					.sg_list = pieces,
+					.num_sge = 3,
+					.opcode = opcode,
+					.send_flags = IBV_SEND_SIGNALED,
+					.wr.rdma = { (uintptr_t)w->buffer + 64, w->mr->rkey } };
+	char text[4096], piece[64];
+	int saved, from = capture(&saved);
+	int err = opcode == IBV_WR_SEND ? post_recv(w, x.b, 1) : 0;
+	if (!err)
+		err = ibv_post_send(x.a, &wr, &bad);
+	struct ibv_wc wc = { .status = IBV_WC_SUCCESS };
+	while (!err && ibv_poll_cq(w->cq, 1, &wc) == 0)
+		;
+	release(from, saved, text, sizeof(text));
+	assert_int_equal(err, 0);
+	assert_int_equal(wc.status, IBV_WC_LOC_PROT_ERR);
+	snprintf(piece, sizeof(piece), "entry 1 (address 0x%llx,", (unsigned long long)pieces[1].addr);
+	if (debugging ? !strstr(text, piece) : *text)
+		fail_msg("opcode %d: expected %s, got: %s", (int)opcode, debugging ? piece : "nothing", text);
+	assert_errno(0, ibv_dereg_mr(mr));
+	disconnected(&x);
+	end_world(&state);
+}
+
+static void gone_pieces(void **state)
+{
+	if (!kernel_tells_what_is_mapped())
+		SKIP(NOT_TOLD);
+	gone_piece_of(IBV_WR_SEND);
+	gone_piece_of(IBV_WR_RDMA_WRITE);
+	gone_piece_of(IBV_WR_RDMA_READ);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		WORLD_TEST(objects),
 		WORLD_TEST(queries),
 		WORLD_TEST(queue_pairs),
+		WORLD_TEST(no_memory),
+		cmocka_unit_test(gone_pieces),
 	};
 	with_debugging(argc, argv);
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,6 +5,7 @@
 #include "raw.h"
 
 #include <net/ethernet.h>
+#include <sys/resource.h>
 
 #include "../../kernel.h"
 
@@ -541,6 +542,31 @@ static void rss__spreads_by_flow(void **state)
 	destroy_sender(sender);
 }
 
+/* A change that fails leaves the work queue in its state, from which it can be tried again. */
+static void wq__gets_no_descriptor(void **state)
+{
+	struct world *w = *state;
+	struct ibv_qp *sender = make_sender(w); /* or there is no right to packet sockets */
+	struct ibv_wq_init_attr attr = {
+		.wq_type = IBV_WQT_RQ, .max_wr = 4, .max_sge = 1, .pd = w->pd, .cq = w->cq
+	};
+	struct ibv_wq_attr ready = { .attr_mask = IBV_WQ_ATTR_STATE, .wq_state = IBV_WQS_RDY };
+	struct ibv_wq *wq = ibv_create_wq(w->ctx, &attr);
+	struct rlimit files, none;
+	assert_non_null(wq);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
+	none = (struct rlimit){ 0, files.rlim_max };
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	int err = ibv_modify_wq(wq, &ready);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
+	assert_errno(EMFILE, err);
+	assert_int_equal(wq->state, IBV_WQS_RESET);
+	assert_errno(0, ibv_modify_wq(wq, &ready));
+	assert_int_equal(wq->state, IBV_WQS_RDY);
+	assert_errno(0, ibv_destroy_wq(wq));
+	destroy_sender(sender);
+}
+
 static void wq__flags(void **state)
 {
 	if (!kernel_tells_vlan_tags())
@@ -614,6 +640,7 @@ int main(void)
 		WORLD_TEST(post__cuts_segments_up),
 		WORLD_TEST(post__segments_refused),
 		WORLD_TEST(rate__is_limited),
+		WORLD_TEST(wq__gets_no_descriptor),
 		WORLD_TEST(wq__flags),
 		WORLD_TEST(flow__goes_where_rules_say),
 		WORLD_TEST(flow__counts_and_drops),
