@@ -95,9 +95,10 @@ static bool is_unmapped(const struct ibv_sge *s, unsigned access, uint32_t pd)
 {
 	const struct vb_key *table = vb_key_table(vb_arena);
 	const struct vb_key_use use = vb_key_use_of_sge(s, access, pd);
+	const _Atomic(uint32_t) *has = &vb_key_at(table, use.key)->access;
 	uint64_t va;
 	return vb_key_check(table, &use, &va) == VB_KEY_OK &&
-	       !(atomic_load_explicit(&vb_key_at(table, use.key)->access, memory_order_relaxed) & VB_KEY_NULL) &&
+	       !(atomic_load_explicit(has, memory_order_relaxed) & VB_KEY_NULL) &&
 	       vb_mem_check((void *)(uintptr_t)va, s->length, access & IBV_ACCESS_LOCAL_WRITE);
 }
 
