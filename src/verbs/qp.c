@@ -665,7 +665,7 @@ static struct in6_addr group_of(const union ibv_gid *gid)
 VB_EXPORT int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 {
 	struct in6_addr group = group_of(gid);
-	int err = vb_fault_call("ibv_attach_mcast", 0);
+	int err = vb_refuse_call(qp->context, "ibv_attach_mcast");
 	if (!err)
 		err = vb_mcast_attach(vb_qp_of(qp), &group);
 	return err ? vb_fail(err) : 0;
@@ -674,6 +674,8 @@ VB_EXPORT int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint
 VB_EXPORT int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 {
 	struct in6_addr group = group_of(gid);
+	if (vb_is_inherited(qp->context))
+		return 0;
 	int err = vb_fault_call("ibv_detach_mcast", 0);
 	if (!err)
 		err = vb_mcast_detach(vb_qp_of(qp), &group);

@@ -46,6 +46,7 @@ struct inherited {
 	struct ibv_xrcd *xrcd;
 	struct ibv_cq_ex *cq;
 	struct ibv_qp *qp; /* with send operations */
+	struct ibv_qp *ud;
 	struct ibv_mw *mw;
 	struct ibv_comp_cntr *cntr;
 	struct ibv_wq *wq; /* NULL without the right to packet sockets */
@@ -88,7 +89,9 @@ static void make_inherited(struct world *w, struct inherited *i)
 					  .cap = { .max_send_wr = 1, .max_send_sge = 1 },
 					  .comp_mask =
 						  IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS };
+	struct ibv_qp_init_attr ud = { .send_cq = w->cq, .recv_cq = w->cq, .qp_type = IBV_QPT_UD };
 	make_queues(w, i);
+	assert_non_null(i->ud = ibv_create_qp(w->pd, &ud));
 	assert_non_null(i->cq = ibv_create_cq_ex(w->ctx, &cq));
 	assert_non_null(i->xrcd = ibv_open_xrcd(w->ctx, &xrcd));
 	assert_non_null(i->cntr = ibv_create_comp_cntr(w->ctx, &cntr));
@@ -100,6 +103,7 @@ static void make_inherited(struct world *w, struct inherited *i)
 static void end_inherited(struct inherited *i)
 {
 	ibv_free_buf(i->buf);
+	assert_errno(0, ibv_destroy_qp(i->ud));
 	assert_errno(0, ibv_destroy_qp(i->qp));
 	assert_errno(0, ibv_dealloc_mw(i->mw));
 	assert_errno(0, ibv_destroy_comp_cntr(i->cntr));
@@ -199,6 +203,7 @@ static void queues_fail(struct world *w, struct wire *x, struct inherited *i)
 	struct ibv_ops_wr op = { .opcode = IBV_WR_TAG_SYNC }, *bad_op;
 	struct ibv_ah_attr ah = connect_attr(w, 0).ah_attr;
 	struct ibv_qp_rate_limit_attr rate = { .rate_limit = 1 };
+	union ibv_gid group = { .raw = { [10] = 0xff, 0xff, 239, 77, 5, 1 } };
 	assert_null_errno(EIO, ibv_create_srq(w->pd, &srq));
 	assert_null_errno(EIO, ibv_create_srq_ex(w->ctx, &srq_ex));
 	assert_errno(EIO, ibv_modify_srq(i->srq, &srq_attr, IBV_SRQ_LIMIT));
@@ -216,6 +221,8 @@ static void queues_fail(struct world *w, struct wire *x, struct inherited *i)
 	assert_null_errno(EIO, ibv_open_xrcd(w->ctx, &xrcd));
 	assert_null_errno(EIO, ibv_open_qp(w->ctx, &open));
 	assert_null_errno(EIO, ibv_create_ah(w->pd, &ah));
+	assert_errno(EIO, ibv_attach_mcast(i->ud, &group, 0));
+	assert_errno(0, ibv_detach_mcast(i->ud, &group, 0));
 }
 
 static void steering_fails(struct world *w, struct wire *x, struct inherited *i)
