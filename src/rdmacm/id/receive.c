@@ -139,6 +139,24 @@ static bool fits(const struct vb_cma_id *listener, const struct vb_cm_event *pre
 	return preview->type == VB_CM_EV_REQUEST && preview->info.req.transport != VB_CM_RD;
 }
 
+/*
+ * A request says itself where it comes from and goes to: in its private data for the program, and in its path
+ * for the queue pair. Both are believed only if they are the addresses of the message: else a peer could be
+ * somebody else to a program, reach a listener on an address that it cannot send to, or have packets sent to
+ * another host.
+ */
+static bool is_true(const struct vb_cm_rx *rx, const struct vb_cm_event *preview,
+		    const struct vb_cma_addr *src, const struct vb_cma_addr *dst)
+{
+	struct in6_addr own = vb_cma_route_own(&rx->from), peer = vb_cma_route_peer(&rx->from);
+	const struct vb_cm_path *path = &preview->info.req.path;
+
+	if (!IN6_ARE_ADDR_EQUAL(&src->ip, &own) || !IN6_ARE_ADDR_EQUAL(&dst->ip, &peer))
+		return false;
+	return preview->type != VB_CM_EV_REQUEST || (!memcmp(path->local_gid, &own, sizeof(own)) &&
+						     !memcmp(path->remote_gid, &peer, sizeof(peer)));
+}
+
 /* With a full backlog the request is dropped: its sender repeats it. */
 static void take_request_locked(const struct vb_cm_rx *rx, struct vb_cm_out *out)
 {
@@ -149,7 +167,7 @@ static void take_request_locked(const struct vb_cm_rx *rx, struct vb_cm_out *out
 
 	memset(out, 0, sizeof(*out));
 	vb_cm_request_preview(rx, &preview);
-	if (!addresses(&preview, service_id, &src, &dst))
+	if (!addresses(&preview, service_id, &src, &dst) && is_true(rx, &preview, &src, &dst))
 		listener = find_listener_locked(service_id, &src);
 	if (!listener || !listener->pub.channel)
 		vb_cm_refuse(vb_cma_table_locked(), rx, VB_CM_REJ_INVALID_SERVICE_ID, out);
