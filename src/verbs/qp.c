@@ -308,8 +308,10 @@ static int check_ex(struct ibv_context *pub, const struct ibv_qp_init_attr_ex *a
 	};
 	if (attr->qp_type == IBV_QPT_XRC_RECV)
 		return check_xrc_recv(pub, attr);
-	if (attr->comp_mask & IBV_QP_INIT_ATTR_IND_TABLE)
-		return check_type(attr->qp_type, call);
+	if (attr->comp_mask & IBV_QP_INIT_ATTR_IND_TABLE) {
+		int err = vb_refuse_call(pub, call);
+		return err ? err : check_type(attr->qp_type, call);
+	}
 	if (attr->comp_mask & ~(uint32_t)KNOWN) {
 		vb_explain_limit(call, "comp_mask 0x%x: this device knows 0x%x only", attr->comp_mask, KNOWN);
 		return -EOPNOTSUPP;
