@@ -264,15 +264,20 @@ static uint64_t messages_received(void)
 	return received;
 }
 
+static bool has_qp(uint32_t slot, uint32_t qpn)
+{
+	return qpn >> VB_CM_QPN_INDEX_BITS == 0 || qpn >> VB_CM_QPN_INDEX_BITS == slot;
+}
+
 static bool is_of(uint32_t slot, const struct vb_mad *mad)
 {
 	struct vb_cm_msg msg;
 
 	if (vb_cm_msg_parse(mad, sizeof(*mad), &msg))
 		return false;
-	uint32_t id = vb_cm_msg_sender_id(&msg), qpn = vb_cm_msg_sender_qpn(&msg);
-	return (!id || vb_cm_id_slot(id) == slot) && (qpn >> VB_CM_QPN_INDEX_BITS == 0 ||
-						      qpn >> VB_CM_QPN_INDEX_BITS == slot);
+	uint32_t id = vb_cm_msg_sender_id(&msg);
+	struct vb_cm_offer offer = vb_cm_msg_offer(&msg);
+	return (!id || vb_cm_id_slot(id) == slot) && has_qp(slot, offer.qpn[0]) && has_qp(slot, offer.qpn[1]);
 }
 
 /* Of another user, who has the peer's slot; under an id of that slot, or as it is. */

@@ -320,8 +320,14 @@ enum vb_cm_verdict {
 uint32_t vb_cm_msg_destination_id(const struct vb_cm_msg *msg);
 /* The comm id by which its sender knows itself; 0 if it names none. */
 uint32_t vb_cm_msg_sender_id(const struct vb_cm_msg *msg);
-/* The queue pair that its sender offers in a REQ or REP; 0: it offers none. */
-uint32_t vb_cm_msg_sender_qpn(const struct vb_cm_msg *msg);
+/*
+ * The queue pairs that its sender offers in a REQ, REP or SIDR_REP; 0: none. The second one is that of an XRC
+ * target, which a REP names in another field.
+ */
+struct vb_cm_offer {
+	uint32_t qpn[2];
+};
+struct vb_cm_offer vb_cm_msg_offer(const struct vb_cm_msg *msg);
 /* Service id of a REQ or SIDR_REQ, else 0. */
 uint64_t vb_cm_msg_service_id(const struct vb_cm_msg *msg);
 

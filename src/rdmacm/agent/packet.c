@@ -121,14 +121,22 @@ static uint32_t scope_of(const struct in6_addr *ip)
 	return scope;
 }
 
-/* Does it name only an id of the sending process, and a QP of the sending user? */
+static bool is_senders_qp(const struct vb_inbox_msg *msg, uint32_t qpn)
+{
+	uint32_t slot = qpn >> VB_SLOT_SHIFT;
+
+	return !slot || slot == msg->sender_slot || vb_slot_is_of(slot, msg->sender_uid);
+}
+
+/* Does it name only an id of the sending process, and QPs of the sending user? */
 static bool names_senders_own(const struct vb_inbox_msg *msg, const struct vb_cm_msg *cm)
 {
-	uint32_t id = vb_cm_msg_sender_id(cm), slot = vb_cm_msg_sender_qpn(cm) >> VB_SLOT_SHIFT;
+	uint32_t id = vb_cm_msg_sender_id(cm);
+	struct vb_cm_offer offer = vb_cm_msg_offer(cm);
 
 	if (id && vb_cm_id_slot(id) != msg->sender_slot)
 		return false;
-	return !slot || slot == msg->sender_slot || vb_slot_is_of(slot, msg->sender_uid);
+	return is_senders_qp(msg, offer.qpn[0]) && is_senders_qp(msg, offer.qpn[1]);
 }
 
 /*

@@ -23,7 +23,7 @@ enum { REQ_GUID = FROM_ID + 16, REQ_QPN = FROM_ID + 32, REQ_PSN = FROM_ID + 44 }
 /* The two ends of a REQ's path, which are GIDs, and those in the header of its private data, for IPv4. */
 enum { REQ_FROM_GID = FROM_ID + 56, REQ_TO_GID = REQ_FROM_GID + 16, REQ_DATA = FROM_ID + 140,
        REQ_FROM_IP = REQ_DATA + 16, REQ_TO_IP = REQ_DATA + 32 };
-enum { REP_QPN = FROM_ID + 12, REP_PSN = FROM_ID + 20, DREQ_QPN = FROM_ID + 8 };
+enum { REP_QPN = FROM_ID + 12, REP_XRC_QPN = FROM_ID + 16, REP_PSN = FROM_ID + 20, DREQ_QPN = FROM_ID + 8 };
 enum { REJ_INFO_LENGTH = FROM_ID + 9, REJ_REASON = FROM_ID + 10, REJ_INFO = FROM_ID + 12 };
 enum { REASON_TIMEOUT = 4, REASON_CONSUMER = 28 };
 
@@ -255,6 +255,10 @@ static void answer_request(const struct stranger *s, const struct victim *v, con
 		put(&rep, REP_QPN, 3, qpn_in(own_qp ? s->slot : slot, 8));
 		say_everywhere(s, v, rep);
 	}
+	struct message xrc = blank(req, REP, id_in(s->slot, 8), client);
+	put(&xrc, REP_QPN, 3, qpn_in(s->slot, 8));
+	put(&xrc, REP_XRC_QPN, 3, qpn_in(slot, 8));
+	say_everywhere(s, v, xrc);
 	say_everywhere(s, v, reject(req, id_in(slot, 8), client, REASON_CONSUMER));
 	put(&gone, REJ_INFO_LENGTH, 1, 8 << 1);
 	memcpy(gone.bytes + REJ_INFO, req->bytes + REQ_GUID, 8);
