@@ -104,7 +104,7 @@ int vb_cma_packet_send(const struct vb_cm_send *send)
 	return err;
 }
 
-/* The interface that has a link-local address of ours; 0: none. */
+/* The first interface that has a link-local address of ours; 0: none. */
 static uint32_t scope_of(const struct in6_addr *ip)
 {
 	struct vb_netif *list;
@@ -143,12 +143,12 @@ static bool names_senders_own(const struct vb_inbox_msg *msg, const struct vb_cm
  * Any process of this host may have received a message from the network. So the address shows whether the
  * sender is of this host, and its communication id shows which process it is.
  */
-bool vb_cma_packet_parse(const struct vb_inbox_msg *msg, struct vb_cm_rx *rx)
+bool vb_cma_packet_parse(const struct vb_inbox_msg *msg, uint32_t scope, struct vb_cm_rx *rx)
 {
 	struct route back = { .src = msg->addr.dst,
 			      .dst = msg->addr.src,
 			      .traffic_class = msg->addr.traffic_class,
-			      .scope = scope_of(&msg->addr.dst),
+			      .scope = scope ? scope : scope_of(&msg->addr.dst),
 			      .is_local = is_within_host(&msg->addr.src) };
 
 	if (!msg->sender_slot || vb_gsi_packet_parse(msg->payload, msg->payload_bytes, &rx->msg))

@@ -321,6 +321,52 @@ static void link_local__takes_the_link_of_its_source(void **state)
 	rdma_freeaddrinfo(from);
 }
 
+/* A listener on a link-local address of each link, all on one port. */
+static struct rdma_cm_id *listener_on_link(struct rdma_event_channel *ch, const char *link, uint16_t port)
+{
+	struct rdma_cm_id *id = new_id(ch, RDMA_PS_TCP);
+	struct address a = address(LINK_LOCAL, port);
+
+	((struct sockaddr_in6 *)&a.sa)->sin6_scope_id = if_nametoindex(link);
+	assert_ok(rdma_bind_addr(id, sockaddr(&a)));
+	assert_ok(rdma_listen(id, 1));
+	return id;
+}
+
+/* Two links may have one address, as those of an interface and of a VLAN on it mostly do. */
+static void link_local__is_one_on_each_link(void **state)
+{
+	static const char *const links[] = { "wire", "other" };
+	struct rdma_event_channel *ch = new_channel(), *server_ch = new_channel();
+	struct rdma_cm_id *listeners[2];
+
+	must_run("ip -6 addr replace " LINK_LOCAL "/64 dev other nodad");
+	for (int i = 0; i < 2; i++)
+		listeners[i] = listener_on_link(server_ch, links[i], 7471);
+	assert_ptr_not_equal(listeners[0]->verbs, listeners[1]->verbs);
+	for (int i = 0; i < 2; i++) {
+		struct rdma_conn_param param = some_param();
+		struct address to = address(LINK_LOCAL, 7471);
+		struct rdma_cm_id *client = new_id(ch, RDMA_PS_TCP);
+		((struct sockaddr_in6 *)&to.sa)->sin6_scope_id = if_nametoindex(links[i]);
+		resolve(client, to);
+		assert_ptr_equal(client->verbs, listeners[i]->verbs);
+		assert_ok(rdma_connect(client, &param));
+		struct rdma_cm_event *event = expect(server_ch, RDMA_CM_EVENT_CONNECT_REQUEST);
+		struct rdma_cm_id *server = event->id;
+		assert_ptr_equal(event->listen_id, listeners[i]);
+		assert_ptr_equal(server->verbs, listeners[i]->verbs);
+		assert_ok(rdma_ack_cm_event(event));
+		assert_ok(rdma_destroy_id(server));
+		assert_ok(rdma_destroy_id(client));
+	}
+	for (int i = 0; i < 2; i++)
+		assert_ok(rdma_destroy_id(listeners[i]));
+	rdma_destroy_event_channel(ch);
+	rdma_destroy_event_channel(server_ch);
+	must_run("ip -6 addr del " LINK_LOCAL "/64 dev other");
+}
+
 /* Of the same name as the one that went; its device is a new one. */
 static void interface__comes_again(void **state)
 {
@@ -363,6 +409,7 @@ int main(void)
 		cmocka_unit_test(interface__takes_its_groups_along),
 		cmocka_unit_test_setup(link_local__names_its_link, add_link_local),
 		cmocka_unit_test_setup(link_local__takes_the_link_of_its_source, add_link_local),
+		cmocka_unit_test_setup(link_local__is_one_on_each_link, add_link_local),
 	};
 
 	if (!netns_enter() || !netns_add_wire()) {
