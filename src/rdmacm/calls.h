@@ -5,6 +5,12 @@
 
 #include "rdmacm/cma.h"
 
+/* ---- ids (create.c) ---- */
+
+/* As vb_cma_id_create; explains as `call`. -EINVAL: there is no such port space. */
+int vb_cma_create(const char *call, struct rdma_event_channel *channel, void *context,
+		  enum rdma_port_space ps, enum ibv_qp_type qp_type, struct vb_cma_id **id);
+
 /* ---- QPs (qp.c) ---- */
 
 /*

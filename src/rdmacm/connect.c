@@ -35,14 +35,16 @@ struct wanted {
 
 static uint8_t at_most(uint8_t v, uint8_t max) { return v < max ? v : max; }
 
-/* 255 asks for the most that the device has. */
-static int settle_depth(const char *call, const char *name, uint8_t asked, uint8_t max, uint8_t *out)
+/* 255 asks for the most that there is, which is in *depth. */
+static int settle_depth(const char *call, const char *name, uint8_t asked, uint8_t max, uint8_t *depth)
 {
-	if (asked != RDMA_MAX_RESP_RES && asked > max) {
+	if (asked == RDMA_MAX_RESP_RES)
+		return 0;
+	if (asked > max) {
 		vb_explain(call, "%s is %u, the device allows %u", name, asked, max);
 		return -EINVAL;
 	}
-	*out = asked == RDMA_MAX_RESP_RES ? max : asked;
+	*depth = asked;
 	return 0;
 }
 
@@ -78,7 +80,7 @@ static int settle_data(const struct vb_cma_id *id, const char *call, const struc
 	return 0;
 }
 
-/* defaults in w: depths for a NULL param. */
+/* In w: the greatest depths, which are also those for a NULL param. */
 static int settle(const struct vb_cma_id *id, const char *call, const struct rdma_conn_param *param,
 		  size_t max_data, struct wanted *w)
 {

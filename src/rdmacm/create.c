@@ -11,6 +11,19 @@ static enum ibv_qp_type qp_type_of(enum rdma_port_space ps)
 	return ps == RDMA_PS_UDP || ps == RDMA_PS_IPOIB ? IBV_QPT_UD : IBV_QPT_RC;
 }
 
+int vb_cma_create(const char *call, struct rdma_event_channel *channel, void *context,
+		  enum rdma_port_space ps, enum ibv_qp_type qp_type, struct vb_cma_id **id)
+{
+	if (ps != RDMA_PS_TCP && ps != RDMA_PS_UDP && ps != RDMA_PS_IPOIB && ps != RDMA_PS_IB) {
+		vb_explain(call, "port space 0x%x: RDMA_PS_TCP, _UDP, _IB and _IPOIB exist", (unsigned)ps);
+		return -EINVAL;
+	}
+	int err = vb_cma_id_create(channel, context, ps, qp_type, id);
+	if (err)
+		vb_explain(call, "no id: %s", strerror(-err));
+	return err;
+}
+
 VB_EXPORT int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **pub, void *context,
 			     enum rdma_port_space ps)
 {
@@ -20,14 +33,10 @@ VB_EXPORT int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_
 		return -1;
 	if (!pub)
 		return vb_cma_fail(EINVAL, "there is nowhere to put the id: the pointer is NULL");
-	if (ps != RDMA_PS_TCP && ps != RDMA_PS_UDP && ps != RDMA_PS_IPOIB && ps != RDMA_PS_IB)
-		return vb_cma_fail(EINVAL, "port space 0x%x: RDMA_PS_TCP, _UDP, _IB and _IPOIB exist",
-				   (unsigned)ps);
-	int err = vb_cma_id_create(channel, context, ps, qp_type_of(ps), &id);
-	if (err)
-		return vb_cma_fail(-err, "no id: %s", strerror(-err));
-	*pub = &id->pub;
-	return 0;
+	int err = vb_cma_create(__func__, channel, context, ps, qp_type_of(ps), &id);
+	if (!err)
+		*pub = &id->pub;
+	return vb_cma_result(err);
 }
 
 VB_EXPORT int rdma_destroy_id(struct rdma_cm_id *pub)

@@ -86,10 +86,10 @@ VB_EXPORT int rdma_create_ep(struct rdma_cm_id **out, struct rdma_addrinfo *res,
 		return -1;
 	if (!out || !res)
 		return vb_cma_fail(EINVAL, "the address information, or the place for the id, is NULL");
-	int err = -vb_cma_id_create(NULL, NULL, (enum rdma_port_space)res->ai_port_space,
-				    (enum ibv_qp_type)res->ai_qp_type, &id);
+	int err = vb_cma_create(__func__, NULL, NULL, (enum rdma_port_space)res->ai_port_space,
+				(enum ibv_qp_type)res->ai_qp_type, &id);
 	if (err)
-		return vb_cma_fail(err, "no id: %s", strerror(err));
+		return vb_cma_result(err);
 	err = res->ai_flags & RAI_PASSIVE ? prepare_passive(id, res, pd, attr) :
 					    prepare_active(id, res, pd, attr);
 	if (err) { /* explained by the call that failed */

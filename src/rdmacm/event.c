@@ -14,7 +14,7 @@
 #include "rdmacm/calls.h"
 #include "rdmacm/id/id.h"
 
-/* A request's addresses come without the interface that a link-local one needs. */
+/* The addresses in a request are without the interface that a link-local one needs. */
 static int attach_child(struct vb_cma_id *child)
 {
 	struct vb_cma_addr src = child->src, dst = child->dst;

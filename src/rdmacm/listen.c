@@ -38,7 +38,7 @@ static int listen_on(struct vb_cma_id *id, const char *call, int backlog)
 		backlog > 0 && backlog < MAX_BACKLOG ? (unsigned)backlog : MAX_BACKLOG;
 	vb_cma_listener_add_locked(id);
 	vb_cma_unlock();
-	err = vb_cma_port_listen(id->port, vb_cma_packet_arrived);
+	err = vb_cma_port_listen(id->port, vb_cma_packet_arrived, (void *)(uintptr_t)id->src.scope);
 	if (!err)
 		return 0;
 	vb_explain(call, "port %u: %s", id->src.port, strerror(-err));

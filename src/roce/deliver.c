@@ -25,7 +25,7 @@ static void answer_later(struct vb_qp *qp, struct vb_roce_batch *batch)
 }
 
 /* Past all faults. */
-static void deliver_now(const struct vb_inbox_msg *msg, struct vb_roce_batch *batch)
+static void deliver_now(const struct vb_inbox_msg *msg, unsigned ifindex, struct vb_roce_batch *batch)
 {
 	struct vb_packet packet;
 	if (vb_packet_parse(msg->payload, msg->payload_bytes, &packet) ||
@@ -34,7 +34,7 @@ static void deliver_now(const struct vb_inbox_msg *msg, struct vb_roce_batch *ba
 		return;
 	}
 	if (packet.destination_qpn == VB_MULTICAST_QPN) {
-		vb_mcast_deliver(msg, &packet);
+		vb_mcast_deliver(msg, ifindex, &packet);
 		return;
 	}
 	struct vb_qp *known = find_in_batch(batch, packet.destination_qpn);
@@ -66,11 +66,11 @@ void vb_roce_batch_end(struct vb_roce_batch *batch)
 	batch->count = 0;
 }
 
-void vb_roce_deliver(const struct vb_inbox_msg *msg, struct vb_roce_batch *batch)
+void vb_roce_deliver(const struct vb_inbox_msg *msg, unsigned ifindex, struct vb_roce_batch *batch)
 {
 	unsigned times = vb_unlikely(vb_faults_on_wire) ? vb_roce_fault_arrives(msg) : 1;
 	for (; times; times--)
-		deliver_now(msg, batch);
+		deliver_now(msg, ifindex, batch);
 }
 
 /* Is it a datagram of the sender's own queue pairs? Nothing else is taken from another user's process. */
@@ -93,9 +93,9 @@ static void inbox_arrived(void *arg, const struct vb_inbox_msg *msg)
 		return;
 	}
 	if (vb_likely(!vb_faults_on_wire) || vb_slot_is_mine(msg->sender_slot))
-		deliver_now(msg, &batch);
+		deliver_now(msg, 0, &batch);
 	else
-		vb_roce_deliver(msg, &batch);
+		vb_roce_deliver(msg, 0, &batch);
 	vb_roce_batch_end(&batch);
 }
 

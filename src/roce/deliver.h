@@ -16,8 +16,11 @@ struct vb_roce_batch {
 	struct vb_qp *qps[VB_ROCE_BATCH_QPS];
 };
 
-/* A packet without ICRC: hostile input; may meet a fault on purpose. Any thread; no lock held. */
-void vb_roce_deliver(const struct vb_inbox_msg *msg, struct vb_roce_batch *batch);
+/*
+ * A packet without ICRC: hostile input; may meet a fault on purpose. ifindex: where it came in; 0: unknown.
+ * Any thread; no lock held.
+ */
+void vb_roce_deliver(const struct vb_inbox_msg *msg, unsigned ifindex, struct vb_roce_batch *batch);
 /* Lets the QPs of the batch answer. */
 void vb_roce_batch_end(struct vb_roce_batch *batch);
 

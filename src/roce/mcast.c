@@ -92,8 +92,17 @@ int vb_mcast_detach(struct vb_qp *qp, const struct in6_addr *mgid)
 	return a ? 0 : -EINVAL;
 }
 
+/* A group is one on each interface. */
+static bool is_member(const struct attachment *a, const struct in6_addr *mgid, unsigned ifindex)
+{
+	const struct vb_context *ctx = a->qp->ctx;
+	return IN6_ARE_ADDR_EQUAL(&a->mgid, mgid) && (!ifindex || ctx->device->ifindex == ifindex) &&
+	       ctx->generation == vb_host_generation();
+}
+
 /* Members from the skip-th on, with references; how many of all were looked at is added to *skip. */
-static unsigned members(const struct in6_addr *mgid, unsigned *skip, struct vb_qp *found[DELIVER_BATCH])
+static unsigned members(const struct in6_addr *mgid, unsigned ifindex, unsigned *skip,
+			struct vb_qp *found[DELIVER_BATCH])
 {
 	struct attachment *a;
 	unsigned n = 0, at = 0;
@@ -104,7 +113,7 @@ static unsigned members(const struct in6_addr *mgid, unsigned *skip, struct vb_q
 		if (n == DELIVER_BATCH)
 			break;
 		++*skip;
-		if (!IN6_ARE_ADDR_EQUAL(&a->mgid, mgid) || a->qp->ctx->generation != vb_host_generation())
+		if (!is_member(a, mgid, ifindex))
 			continue;
 		vb_qp_ref(a->qp);
 		found[n++] = a->qp;
@@ -113,12 +122,12 @@ static unsigned members(const struct in6_addr *mgid, unsigned *skip, struct vb_q
 	return n;
 }
 
-void vb_mcast_deliver(const struct vb_inbox_msg *msg, const struct vb_packet *packet)
+void vb_mcast_deliver(const struct vb_inbox_msg *msg, unsigned ifindex, const struct vb_packet *packet)
 {
 	struct vb_qp *found[DELIVER_BATCH];
 	unsigned n, skip = 0;
 	do {
-		n = members(&msg->addr.dst, &skip, found);
+		n = members(&msg->addr.dst, ifindex, &skip, found);
 		for (unsigned i = 0; i < n; i++) {
 			const struct vb_path_ops *path = atomic_load(&found[i]->path);
 			if (path)

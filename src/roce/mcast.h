@@ -18,7 +18,10 @@ int vb_mcast_attach(struct vb_qp *qp, const struct in6_addr *mgid);
 /* -EINVAL: it is not attached. */
 int vb_mcast_detach(struct vb_qp *qp, const struct in6_addr *mgid);
 
-/* A packet for the group that it was sent to. No lock held. */
-void vb_mcast_deliver(const struct vb_inbox_msg *msg, const struct vb_packet *packet);
+/*
+ * A packet for the group that it was sent to, to those attached on the interface where it came in (0: on
+ * any). No lock held.
+ */
+void vb_mcast_deliver(const struct vb_inbox_msg *msg, unsigned ifindex, const struct vb_packet *packet);
 
 #endif

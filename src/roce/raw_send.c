@@ -75,10 +75,22 @@ static void time_is_up(struct vb_timer *timer, uint64_t now_ns)
 
 /* ---- frames ---- */
 
-static void send_bytes(struct raw *r, const void *frame, size_t bytes)
+/* Without a VLAN tag a frame is shorter by it than r->longest; the interface knows. */
+static enum ibv_wc_status send_pieces(struct raw *r, const struct iovec *iov, unsigned n)
+{
+	switch (vb_raw_send(r->fd, r->qp->ctx->device->ifindex, iov, n)) {
+	case 0:
+		return IBV_WC_SUCCESS;
+	case -EMSGSIZE:
+		return IBV_WC_LOC_LEN_ERR;
+	}
+	return IBV_WC_LOC_PROT_ERR;
+}
+
+static enum ibv_wc_status send_bytes(struct raw *r, const void *frame, size_t bytes)
 {
 	struct iovec iov = { (void *)(uintptr_t)frame, bytes };
-	vb_raw_send(r->fd, r->qp->ctx->device->ifindex, &iov, 1);
+	return send_pieces(r, &iov, 1);
 }
 
 static enum ibv_wc_status send_checked(struct vb_qp *qp, struct vb_sqe *sqe)
@@ -87,8 +99,7 @@ static enum ibv_wc_status send_checked(struct vb_qp *qp, struct vb_sqe *sqe)
 	if (!vb_payload_gather(qp, sqe, 0, r->frame, sqe->length))
 		return IBV_WC_LOC_PROT_ERR;
 	vb_frame_fill_checksums(r->frame, sqe->length);
-	send_bytes(r, r->frame, sqe->length);
-	return IBV_WC_SUCCESS;
+	return send_bytes(r, r->frame, sqe->length);
 }
 
 static enum ibv_wc_status send_segment(struct vb_qp *qp, struct vb_sqe *sqe)
@@ -100,16 +111,18 @@ static enum ibv_wc_status send_segment(struct vb_qp *qp, struct vb_sqe *sqe)
 		return IBV_WC_LOC_LEN_ERR;
 	if (!vb_frame_is_tcp_header(header, header_bytes))
 		return IBV_WC_LOC_QP_OP_ERR;
-	for (uint16_t number = 0; number == 0 || at < sqe->length; number++) {
+	enum ibv_wc_status status;
+	uint16_t number = 0;
+	do {
 		uint32_t piece = sqe->length - at < mss ? sqe->length - at : mss;
 		memcpy(r->frame, header, header_bytes);
 		if (piece && !vb_payload_gather(qp, sqe, at, r->frame + header_bytes, piece))
 			return IBV_WC_LOC_PROT_ERR;
-		vb_frame_cut(r->frame, header_bytes, piece, at, number, at + piece == sqe->length);
-		send_bytes(r, r->frame, header_bytes + piece);
+		vb_frame_cut(r->frame, header_bytes, piece, at, number++, at + piece == sqe->length);
+		status = send_bytes(r, r->frame, header_bytes + piece);
 		at += piece;
-	}
-	return IBV_WC_SUCCESS;
+	} while (status == IBV_WC_SUCCESS && at < sqe->length);
+	return status;
 }
 
 static enum ibv_wc_status send_one(struct vb_qp *qp, struct vb_sqe *sqe)
@@ -121,23 +134,21 @@ static enum ibv_wc_status send_one(struct vb_qp *qp, struct vb_sqe *sqe)
 		return IBV_WC_LOC_LEN_ERR;
 	if (sqe->flags & IBV_SEND_IP_CSUM)
 		return send_checked(qp, sqe);
-	if (sqe->flags & IBV_SEND_INLINE) {
-		send_bytes(of(qp), sqe->inline_data, sqe->length);
-		return IBV_WC_SUCCESS;
-	}
+	if (sqe->flags & IBV_SEND_INLINE)
+		return send_bytes(of(qp), sqe->inline_data, sqe->length);
 	unsigned held = vb_memory_hold();
 	enum vb_key_fault fault =
 		vb_ranges_of_list(&data, vb_arena, vb_sg_list_of_send(qp, sqe), 0, sqe->length, 0);
-	if (fault == VB_KEY_OK && vb_raw_send(of(qp)->fd, qp->ctx->device->ifindex, data.iov, data.count))
-		fault = VB_KEY_UNMAPPED;
+	enum ibv_wc_status status =
+		fault == VB_KEY_OK ? send_pieces(of(qp), data.iov, data.count) : IBV_WC_LOC_PROT_ERR;
 	vb_memory_release(held);
-	return fault == VB_KEY_OK ? IBV_WC_SUCCESS : IBV_WC_LOC_PROT_ERR;
+	return status;
 }
 
 static const char *why(enum ibv_wc_status status)
 {
 	if (status == IBV_WC_LOC_LEN_ERR)
-		return "a frame has 14 bytes to the interface's MTU and 18 more";
+		return "a frame has 14 bytes to the interface's MTU and 14 more, or 18 with a VLAN tag";
 	return status == IBV_WC_LOC_QP_OP_ERR ? "the header is not one of TCP over IP, up to its end" :
 						"its memory is not accessible";
 }

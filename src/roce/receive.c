@@ -112,7 +112,7 @@ static void packet_arrived(const struct vb_udp_packet *p)
 	if (qpn == VB_GSI_QPN)
 		gsi_handler(&msg, p->ifindex);
 	else if (qpn == VB_MULTICAST_QPN || vb_slot_is_mine(slot))
-		vb_roce_deliver(&msg, &batch);
+		vb_roce_deliver(&msg, p->ifindex, &batch);
 	else if (slot)
 		pass_on(slot, &msg);
 	else

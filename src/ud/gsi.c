@@ -278,8 +278,11 @@ static bool find_receiver(struct arrival *a, const struct vb_cm_msg *msg)
 /* Claims to come from a local process that would have used an inbox. */
 static bool is_forged(const struct vb_cm_msg *cm, const struct in6_addr *src)
 {
+	struct vb_cm_offer offer = vb_cm_msg_offer(cm);
+
 	return vb_slot_is_spoofed(vb_cm_id_slot(vb_cm_msg_sender_id(cm)), src) ||
-	       vb_slot_is_spoofed(vb_cm_msg_sender_qpn(cm) >> VB_SLOT_SHIFT, src);
+	       vb_slot_is_spoofed(offer.qpn[0] >> VB_SLOT_SHIFT, src) ||
+	       vb_slot_is_spoofed(offer.qpn[1] >> VB_SLOT_SHIFT, src);
 }
 
 static void receive(const struct vb_inbox_msg *msg, unsigned ifindex)

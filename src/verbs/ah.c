@@ -53,8 +53,8 @@ static void map_v4(union ibv_gid *gid, const uint8_t v4[4])
 }
 
 /*
- * RoCEv2 over IPv4 puts the IPv4 header into the last 20 bytes (annex A17.4.5.2); its checksum tells it from
- * an IPv6 header.
+ * RoCEv2 over IPv4 puts the IPv4 header into the last 20 bytes (annex A17.4.5.2). What a receive has before
+ * them is zeros (vb_ud_grh), and an IPv6 header begins with its version.
  */
 static bool is_v4_header(const uint8_t h[20])
 {
@@ -66,19 +66,19 @@ static int parse_grh(const struct ibv_grh *grh, struct route *r)
 	enum { V4_OFFSET = 20, V4_TOS = 1, V4_SRC = 12, V4_DST = 16 };
 	const uint8_t *v4 = (const uint8_t *)grh + V4_OFFSET;
 	uint32_t first = ntohl(grh->version_tclass_flow);
-	if (is_v4_header(v4)) {
-		map_v4(&r->src, v4 + V4_SRC);
-		map_v4(&r->dst, v4 + V4_DST);
-		r->flow_label = 0;
-		r->traffic_class = v4[V4_TOS];
+	if (first >> 28 == 6) {
+		r->src = grh->sgid;
+		r->dst = grh->dgid;
+		r->flow_label = first & 0xfffff;
+		r->traffic_class = (uint8_t)(first >> 20);
 		return 0;
 	}
-	if (first >> 28 != 6)
+	if (!is_v4_header(v4))
 		return -EINVAL;
-	r->src = grh->sgid;
-	r->dst = grh->dgid;
-	r->flow_label = first & 0xfffff;
-	r->traffic_class = (uint8_t)(first >> 20);
+	map_v4(&r->src, v4 + V4_SRC);
+	map_v4(&r->dst, v4 + V4_DST);
+	r->flow_label = 0;
+	r->traffic_class = v4[V4_TOS];
 	return 0;
 }
 

@@ -86,6 +86,8 @@ static int add_spec(struct vb_flow *flow, const uint8_t *at, size_t *bytes)
 		return 0;
 	}
 	if (spec.hdr.type == IBV_FLOW_SPEC_ACTION_COUNT) {
+		if (!spec.flow_count.counters)
+			return refuse(-EINVAL, "a rule cannot count without counters");
 		flow->counters = &vb_container_of(spec.flow_count.counters, struct counters, pub)->values;
 		return 0;
 	}

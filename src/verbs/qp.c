@@ -308,8 +308,10 @@ static int check_ex(struct ibv_context *pub, const struct ibv_qp_init_attr_ex *a
 	};
 	if (attr->qp_type == IBV_QPT_XRC_RECV)
 		return check_xrc_recv(pub, attr);
-	if (attr->comp_mask & IBV_QP_INIT_ATTR_IND_TABLE)
-		return check_type(attr->qp_type, call);
+	if (attr->comp_mask & IBV_QP_INIT_ATTR_IND_TABLE) {
+		int err = vb_refuse_call(pub, call);
+		return err ? err : check_type(attr->qp_type, call);
+	}
 	if (attr->comp_mask & ~(uint32_t)KNOWN) {
 		vb_explain_limit(call, "comp_mask 0x%x: this device knows 0x%x only", attr->comp_mask, KNOWN);
 		return -EOPNOTSUPP;
@@ -665,7 +667,7 @@ static struct in6_addr group_of(const union ibv_gid *gid)
 VB_EXPORT int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 {
 	struct in6_addr group = group_of(gid);
-	int err = vb_fault_call("ibv_attach_mcast", 0);
+	int err = vb_refuse_call(qp->context, "ibv_attach_mcast");
 	if (!err)
 		err = vb_mcast_attach(vb_qp_of(qp), &group);
 	return err ? vb_fail(err) : 0;
@@ -674,6 +676,8 @@ VB_EXPORT int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint
 VB_EXPORT int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 {
 	struct in6_addr group = group_of(gid);
+	if (vb_is_inherited(qp->context))
+		return 0;
 	int err = vb_fault_call("ibv_detach_mcast", 0);
 	if (!err)
 		err = vb_mcast_detach(vb_qp_of(qp), &group);

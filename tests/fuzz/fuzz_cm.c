@@ -430,13 +430,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct fuzz_input in = { data, size };
 	struct vb_cm_config config = { .mra_service_timeout = 9,
 				       .sidr_linger_ns = 1000000,
-				       .max_lingering = MAX_LINGERING,
-				       .hash_seed = take(&in) };
+				       .max_lingering = MAX_LINGERING };
 
 	memset(&w, 0, sizeof(w));
 	w.now = 1000000;
 	w.next_id = 16;
-	w.table = vb_cm_table_create(&config);
+	w.table = vb_cm_table_create(&config, take(&in));
 	must(w.table != NULL);
 	for (unsigned i = 0; in.left && i < MAX_STEPS; i++) {
 		switch (take(&in) % 11) {

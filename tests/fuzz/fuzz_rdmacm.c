@@ -190,14 +190,16 @@ static void turn_round(struct vb_mad *mad, uint8_t choice)
 	set_ids(mad, remote, local);
 }
 
+/* From where it will be delivered (choice & 64: this host), or it would be refused. */
 static void make_request(struct vb_mad *mad, uint8_t choice)
 {
 	struct vb_ip_cm ip = { .ip_version = 4 };
-	uint8_t *data = mad->b + VB_MAD_HEADER_BYTES;
+	uint8_t *data = mad->b + VB_MAD_HEADER_BYTES, from[16], to[16];
 
-	fake_gid(FAKE_OTHER_ADDRESS, ip.source);
-	memcpy(ip.source, (uint8_t[]){ 10, 0, 0, 2 }, 4);
-	memcpy(ip.destination, (uint8_t[]){ 10, 0, 0, 1 }, 4);
+	fake_gid(choice & 64 ? FAKE_OWN_ADDRESS : FAKE_OTHER_ADDRESS, from);
+	fake_gid(FAKE_OWN_ADDRESS, to);
+	memcpy(ip.source, from + 12, 4);
+	memcpy(ip.destination, to + 12, 4);
 	vb_cm_msg_init(mad, choice & 1 ? VB_CM_ATTR_SIDR_REQ : VB_CM_ATTR_REQ, choice);
 	if (choice & 1) {
 		vb_cm_sidr_req_msg_set_service_id(vb_cm_sidr_req_in(mad), vb_ip_cm_service_id(0x11, PORT));
@@ -206,8 +208,8 @@ static void make_request(struct vb_mad *mad, uint8_t choice)
 		vb_cm_req_msg_set_service_id(vb_cm_req_in(mad), vb_ip_cm_service_id(0x06, PORT));
 		vb_cm_req_msg_set_local_qpn(vb_cm_req_in(mad), 0x9000 + choice);
 		vb_cm_req_msg_set_path_mtu(vb_cm_req_in(mad), 3);
-		fake_gid(FAKE_OTHER_ADDRESS, data + 56);
-		fake_gid(FAKE_OWN_ADDRESS, data + 72);
+		memcpy(data + 56, from, sizeof(from));
+		memcpy(data + 72, to, sizeof(to));
 		vb_ip_cm_encode(&ip, data + 140);
 	}
 	vb_cm_req_msg_set_local_comm_id(vb_cm_req_in(mad), 0x90000u + choice % 8);
@@ -262,15 +264,20 @@ static uint64_t messages_received(void)
 	return received;
 }
 
+static bool has_qp(uint32_t slot, uint32_t qpn)
+{
+	return qpn >> VB_CM_QPN_INDEX_BITS == 0 || qpn >> VB_CM_QPN_INDEX_BITS == slot;
+}
+
 static bool is_of(uint32_t slot, const struct vb_mad *mad)
 {
 	struct vb_cm_msg msg;
 
 	if (vb_cm_msg_parse(mad, sizeof(*mad), &msg))
 		return false;
-	uint32_t id = vb_cm_msg_sender_id(&msg), qpn = vb_cm_msg_sender_qpn(&msg);
-	return (!id || vb_cm_id_slot(id) == slot) && (qpn >> VB_CM_QPN_INDEX_BITS == 0 ||
-						      qpn >> VB_CM_QPN_INDEX_BITS == slot);
+	uint32_t id = vb_cm_msg_sender_id(&msg);
+	struct vb_cm_offer offer = vb_cm_msg_offer(&msg);
+	return (!id || vb_cm_id_slot(id) == slot) && has_qp(slot, offer.qpn[0]) && has_qp(slot, offer.qpn[1]);
 }
 
 /* Of another user, who has the peer's slot; under an id of that slot, or as it is. */

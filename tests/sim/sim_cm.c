@@ -535,11 +535,10 @@ static void endpoint_start(unsigned i)
 {
 	struct vb_cm_config config = { .mra_service_timeout = SERVICE_TIMEOUT,
 				       .sidr_linger_ns = 100 * MAX_DELAY_NS,
-				       .max_lingering = w.profile->max_lingering,
-				       .hash_seed = next_random() };
+				       .max_lingering = w.profile->max_lingering };
 	struct endpoint *e = &w.endpoints[i];
 
-	e->table = vb_cm_table_create(&config);
+	e->table = vb_cm_table_create(&config, next_random());
 	if (!e->table)
 		abort();
 	e->users = NULL;

@@ -3,6 +3,7 @@
 #include "sim_rdmacm.h"
 
 #include "proto/cm/gsi.h"
+#include "wire/ip_cm.h"
 
 static bool is_dead(uint32_t comm_id)
 {
@@ -54,6 +55,38 @@ static struct flying *next_due(uint64_t until)
 	return next;
 }
 
+static void swap(uint8_t *a, uint8_t *b, size_t bytes)
+{
+	uint8_t kept[16];
+
+	memcpy(kept, a, bytes);
+	memcpy(a, b, bytes);
+	memcpy(b, kept, bytes);
+}
+
+static void swap_ends(uint8_t *ip_cm_header)
+{
+	enum { SOURCE = 4, DESTINATION = 20 };
+	swap(ip_cm_header + SOURCE, ip_cm_header + DESTINATION, 16);
+}
+
+/* Each of the two hosts has FAKE_OWN_ADDRESS, and FAKE_OTHER_ADDRESS is the other, in requests as well. */
+static void translate(struct vb_mad *mad)
+{
+	enum { LOCAL_GID = 56, REMOTE_GID = 72, REQ_DATA = 140, SIDR_REQ_DATA = 16 };
+	uint8_t *body = mad->b + VB_MAD_HEADER_BYTES;
+
+	switch (vb_mad_attribute_id(mad)) {
+	case VB_CM_ATTR_REQ:
+		swap(body + LOCAL_GID, body + REMOTE_GID, 16);
+		swap_ends(body + REQ_DATA);
+		break;
+	case VB_CM_ATTR_SIDR_REQ:
+		swap_ends(body + SIDR_REQ_DATA);
+		break;
+	}
+}
+
 void network_pass_time(uint64_t ns)
 {
 	uint64_t until = fake.now_ns + ns;
@@ -64,6 +97,7 @@ void network_pass_time(uint64_t ns)
 		f->is_used = false;
 		if (f->due_ns > fake.now_ns)
 			fake_pass_time(f->due_ns - fake.now_ns);
+		translate(&mad);
 		fake_cm_message(&mad, FAKE_OTHER_ADDRESS, FAKE_OWN_ADDRESS, -1);
 	}
 	if (until > fake.now_ns)

@@ -47,10 +47,10 @@ struct world {
 static inline void side_init(struct side *s, uint8_t number, unsigned max_lingering)
 {
 	struct vb_cm_config config = { .mra_service_timeout = SERVICE_TIMEOUT, .max_lingering = max_lingering,
-				       .sidr_linger_ns = 1000000, .hash_seed = number };
+				       .sidr_linger_ns = 1000000 };
 
 	memset(s, 0, sizeof(*s));
-	s->t = vb_cm_table_create(&config);
+	s->t = vb_cm_table_create(&config, number);
 	assert_non_null(s->t);
 	s->gid[0] = 0xfe;
 	s->gid[15] = number;

@@ -33,7 +33,7 @@ static void host_init(struct host *h, uint8_t number)
 {
 	struct vb_cm_config config = { .max_lingering = MAX_CONNS };
 
-	h->t = vb_cm_table_create(&config);
+	h->t = vb_cm_table_create(&config, 0);
 	assert_non_null(h->t);
 	h->gid[15] = number;
 	h->route.opaque[0] = number;

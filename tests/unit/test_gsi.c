@@ -338,21 +338,28 @@ static void take_links(int sock)
 	hear(sock);
 }
 
+enum { NAMES = 4 };
+
 /*
- * How many of two messages over UDP, with this host's address, get to this process: from an id of the slot's,
- * about a queue pair of its.
+ * How many of these messages over UDP, with this host's address, get to this process: from an id of the
+ * slot's, about a queue pair of its.
  */
 static unsigned count_in_the_name_of(uint32_t slot)
 {
 	static const struct in6_addr localhost = { .s6_addr = { [10] = 0xff, 0xff, 127, 0, 0, 1 } };
-	struct vb_gsi_packet dreq = message_to(VB_CM_ATTR_DREQ, vb_cm_id_make(vb_slot_first(), 77)),
-			     rep = message_to(VB_CM_ATTR_REP, vb_cm_id_make(vb_slot_first(), 78));
+	uint32_t to = vb_cm_id_make(vb_slot_first(), 77), qpn = slot << VB_SLOT_SHIFT | 5;
+	struct vb_gsi_packet rep = message_to(VB_CM_ATTR_REP, to),
+			     messages[NAMES] = { message_to(VB_CM_ATTR_DREQ, to), rep, rep, rep };
 	unsigned before = at_any;
 
-	vb_cm_rtu_msg_set_local_comm_id(vb_cm_rtu_in(&dreq.mad), vb_cm_id_make(slot, 5));
-	vb_cm_rep_msg_set_local_qpn(vb_cm_rep_in(&rep.mad), slot << VB_SLOT_SHIFT | 5);
-	for (int i = 0; i < 2; i++) {
-		struct vb_inbox_msg msg = arrival(i ? &rep : &dreq);
+	vb_cm_rtu_msg_set_local_comm_id(vb_cm_rtu_in(&messages[0].mad), vb_cm_id_make(slot, 5));
+	vb_cm_rep_msg_set_local_qpn(vb_cm_rep_in(&messages[1].mad), qpn);
+	vb_cm_rep_msg_set_local_eecn(vb_cm_rep_in(&messages[2].mad), qpn); /* an XRC target */
+	vb_cm_msg_init(&messages[3].mad, VB_CM_ATTR_SIDR_REP, 1);
+	vb_cm_sidr_rep_msg_set_request_id(vb_cm_sidr_rep_in(&messages[3].mad), to);
+	vb_cm_sidr_rep_msg_set_qpn(vb_cm_sidr_rep_in(&messages[3].mad), qpn);
+	for (int i = 0; i < NAMES; i++) {
+		struct vb_inbox_msg msg = arrival(&messages[i]);
 		msg.addr.src = localhost;
 		gsi_arrived(&msg, OTHER_IF);
 	}
@@ -370,7 +377,7 @@ static void message__in_the_name_of_a_process_that_says_it_otherwise(void **stat
 	if (vb_slot_is_mine(nobodys))
 		nobodys = nobodys % (VB_SLOT_COUNT - 1) + 1;
 	assert_true(WAIT_FOR(count_in_the_name_of(slot) == 0)); /* who takes links is known for a while */
-	assert_int_equal(count_in_the_name_of(nobodys), 2);
+	assert_int_equal(count_in_the_name_of(nobodys), NAMES);
 	assert_int_equal(child_end(&c), 0);
 }
 

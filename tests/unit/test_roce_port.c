@@ -153,7 +153,7 @@ int vb_roce_transmit_faulty(const struct vb_roce_route *route, const void *bytes
 {
 	return 0;
 }
-void vb_roce_deliver(const struct vb_inbox_msg *msg, struct vb_roce_batch *batch)
+void vb_roce_deliver(const struct vb_inbox_msg *msg, unsigned ifindex, struct vb_roce_batch *batch)
 {
 	note(&got.delivered, msg);
 }

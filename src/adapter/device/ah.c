@@ -19,12 +19,21 @@ static int refuse(const char *call, const char *member, const char *why)
 	return -EINVAL;
 }
 
+/* The index of the first entry with an IPv4 address, or with another one; -1: there is none. */
+static int first_gid(struct vb_device *dev, bool ipv4, struct in6_addr *gid)
+{
+	for (unsigned i = 0; i < VB_GID_TABLE; i++)
+		if (!vb_device_gid(dev, i, gid) && IN6_IS_ADDR_V4MAPPED(gid) == ipv4)
+			return (int)i;
+	return -1;
+}
+
 /* By the first IPv4 address, which the wire is sure to have; else by the first entry. */
 static uint8_t own_gid(struct vb_device *dev, struct in6_addr *gid)
 {
-	for (unsigned i = 0; i < VB_GID_TABLE; i++)
-		if (!vb_device_gid(dev, i, gid) && IN6_IS_ADDR_V4MAPPED(gid))
-			return (uint8_t)i;
+	int i = first_gid(dev, true, gid);
+	if (i >= 0)
+		return (uint8_t)i;
 	vb_device_gid(dev, 0, gid);
 	return 0;
 }
@@ -63,11 +72,14 @@ static bool is_nowhere(const union ibv_gid *gid)
 	return IN6_IS_ADDR_UNSPECIFIED(ip) || IN6_ARE_ADDR_EQUAL(ip, &any_v4);
 }
 
-/* To a group, packets go by an address of the group's kind. */
-static bool is_of_another_kind(const struct in6_addr *sgid, const union ibv_gid *dgid)
+/* Are both an IPv4 address, or neither? To a group, packets go by an address of the group's kind. */
+static bool settle_kind(struct vb_device *dev, struct in6_addr *sgid, const union ibv_gid *dgid)
 {
 	const struct in6_addr *ip = (const struct in6_addr *)dgid;
-	return IN6_IS_ADDR_V4MAPPED(sgid) != IN6_IS_ADDR_V4MAPPED(ip) && !vb_ip_is_multicast(ip);
+	bool ipv4 = IN6_IS_ADDR_V4MAPPED(ip);
+	if (IN6_IS_ADDR_V4MAPPED(sgid) == ipv4)
+		return true;
+	return vb_ip_is_multicast(ip) && first_gid(dev, ipv4, sgid) >= 0;
 }
 
 int vb_ah_check(struct vb_device *dev, const struct ibv_ah_attr *attr, const char *call,
@@ -82,7 +94,7 @@ int vb_ah_check(struct vb_device *dev, const struct ibv_ah_attr *attr, const cha
 		return refuse(call, "ah_attr.grh.sgid_index", "the port's GID table has no such entry");
 	if (is_nowhere(&attr->grh.dgid))
 		return refuse(call, "ah_attr.grh.dgid", "it is all zeros: no destination has this GID");
-	if (is_of_another_kind(sgid, &attr->grh.dgid))
+	if (!settle_kind(dev, sgid, &attr->grh.dgid))
 		return refuse(call, "ah_attr.grh",
 			      "one of the GIDs of sgid_index and dgid is an IPv4 address, the other is not");
 	if (attr->static_rate &&

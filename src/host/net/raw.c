@@ -55,7 +55,8 @@ int vb_raw_send(int fd, unsigned ifindex, const struct iovec *iov, unsigned n)
 	struct msghdr m = {
 		.msg_name = &to, .msg_namelen = sizeof(to), .msg_iov = (struct iovec *)iov, .msg_iovlen = n
 	};
-	return sendmsg(fd, &m, MSG_NOSIGNAL) < 0 && errno == EFAULT ? -EFAULT : 0;
+	bool is_bad = sendmsg(fd, &m, MSG_NOSIGNAL) < 0 && (errno == EFAULT || errno == EMSGSIZE);
+	return is_bad ? -errno : 0;
 }
 
 /* Puts the VLAN tag, which the kernel removed, back behind the two addresses. */

@@ -17,7 +17,10 @@ enum { VB_RAW_MAX_FRAME = 65536 + 18 };
  * frames that go out. -EPERM: not allowed. ifindex 0: of no interface, to see whether it is allowed.
  */
 int vb_raw_open(unsigned ifindex, bool receives, int *fd);
-/* Sends a whole frame, from the Ethernet header on. -EFAULT; all other errors lose the frame silently. */
+/*
+ * Sends a whole frame, from the Ethernet header on. -EFAULT; -EMSGSIZE: the interface takes none of this
+ * length; all other errors lose the frame silently.
+ */
 int vb_raw_send(int fd, unsigned ifindex, const struct iovec *iov, unsigned n);
 /*
  * The length of the next frame; 0: there is none now. A frame longer than `room` is cut. *is_own: this host

@@ -261,7 +261,6 @@ struct vb_cm_config {
 	/* destroyed connections kept at most; the oldest goes first. 0: none */
 	uint32_t max_lingering;
 	uint64_t sidr_linger_ns;	/* how long a SIDR_REP is kept for repeated SIDR_REQs */
-	uint64_t hash_seed;		/* random, so that peers cannot choose ids of one hash chain */
 };
 
 /* Counters; they only grow. X(name) */
@@ -277,10 +276,11 @@ struct vb_cm_counters {
 struct vb_cm_table;	/* internals in cm_internal.h */
 
 /*
- * NULL when memory is out. The only allocation of this module; freed by vb_cm_table_destroy, which forgets
- * all connections without a word to anyone (their memory stays the caller's).
+ * hash_seed: random, so that peers cannot choose ids of one hash chain. NULL when memory is out. The only
+ * allocation of this module; freed by vb_cm_table_destroy, which forgets all connections without a word to
+ * anyone (their memory stays the caller's).
  */
-struct vb_cm_table *vb_cm_table_create(const struct vb_cm_config *config) VB_MUST_USE;
+struct vb_cm_table *vb_cm_table_create(const struct vb_cm_config *config, uint64_t hash_seed) VB_MUST_USE;
 void vb_cm_table_destroy(struct vb_cm_table *t);
 
 const struct vb_cm_counters *vb_cm_table_counters(const struct vb_cm_table *t);
@@ -320,8 +320,14 @@ enum vb_cm_verdict {
 uint32_t vb_cm_msg_destination_id(const struct vb_cm_msg *msg);
 /* The comm id by which its sender knows itself; 0 if it names none. */
 uint32_t vb_cm_msg_sender_id(const struct vb_cm_msg *msg);
-/* The queue pair that its sender offers in a REQ or REP; 0: it offers none. */
-uint32_t vb_cm_msg_sender_qpn(const struct vb_cm_msg *msg);
+/*
+ * The queue pairs that its sender offers in a REQ, REP or SIDR_REP; 0: none. The second one is that of an XRC
+ * target, which a REP names in another field.
+ */
+struct vb_cm_offer {
+	uint32_t qpn[2];
+};
+struct vb_cm_offer vb_cm_msg_offer(const struct vb_cm_msg *msg);
 /* Service id of a REQ or SIDR_REQ, else 0. */
 uint64_t vb_cm_msg_service_id(const struct vb_cm_msg *msg);
 

@@ -6,13 +6,14 @@
 
 #include <stdlib.h>
 
-struct vb_cm_table *vb_cm_table_create(const struct vb_cm_config *config)
+struct vb_cm_table *vb_cm_table_create(const struct vb_cm_config *config, uint64_t hash_seed)
 {
 	struct vb_cm_table *t = calloc(1, sizeof(*t));
 
 	if (!t)
 		return NULL;
 	t->config = *config;
+	t->hash_seed = hash_seed;
 	t->timers = (struct vb_heap)VB_HEAP_INIT;
 	vb_list_init(&t->all);
 	vb_list_init(&t->destroyed);
@@ -66,7 +67,7 @@ bool vb_cm_gid_is_zero(const uint8_t gid[16])
 /* Multiply and fold. Peers choose their comm ids and QPNs, and do not know the seed. */
 static unsigned chain_of(const struct vb_cm_table *t, uint64_t key, const uint8_t *gid)
 {
-	uint64_t h = t->config.hash_seed ^ key * UINT64_C(0x9e3779b97f4a7c15), half;
+	uint64_t h = t->hash_seed ^ key * UINT64_C(0x9e3779b97f4a7c15), half;
 
 	for (unsigned i = 0; gid && i < 16; i += 8) {
 		memcpy(&half, gid + i, 8);

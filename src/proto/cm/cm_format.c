@@ -269,13 +269,19 @@ uint32_t vb_cm_msg_sender_id(const struct vb_cm_msg *msg)
 	return 0;
 }
 
-uint32_t vb_cm_msg_sender_qpn(const struct vb_cm_msg *msg)
+struct vb_cm_offer vb_cm_msg_offer(const struct vb_cm_msg *msg)
 {
+	struct vb_cm_offer offer = { { 0 } };
+
 	if (msg->attribute == VB_CM_ATTR_REQ)
-		return vb_cm_req_msg_local_qpn(vb_cm_req_of(&msg->mad));
-	if (msg->attribute == VB_CM_ATTR_REP)
-		return vb_cm_rep_msg_local_qpn(vb_cm_rep_of(&msg->mad));
-	return 0;
+		offer.qpn[0] = vb_cm_req_msg_local_qpn(vb_cm_req_of(&msg->mad));
+	if (msg->attribute == VB_CM_ATTR_REP) {
+		offer.qpn[0] = vb_cm_rep_msg_local_qpn(vb_cm_rep_of(&msg->mad));
+		offer.qpn[1] = vb_cm_rep_msg_local_eecn(vb_cm_rep_of(&msg->mad));
+	}
+	if (msg->attribute == VB_CM_ATTR_SIDR_REP)
+		offer.qpn[0] = vb_cm_sidr_rep_msg_qpn(vb_cm_sidr_rep_of(&msg->mad));
+	return offer;
 }
 
 uint64_t vb_cm_msg_service_id(const struct vb_cm_msg *msg)

@@ -116,6 +116,7 @@ void vb_cm_answer_sidr(struct vb_cm_out *out, const struct vb_cm_rx *rx, enum vb
 
 struct vb_cm_table {
 	struct vb_cm_config config;
+	uint64_t hash_seed;
 	struct vb_cm_counters counters;
 	struct vb_heap timers;
 	struct vb_list all, destroyed;		/* destroyed: oldest first */

@@ -92,7 +92,8 @@ bool vb_cma_port_is_held(enum rdma_port_space ps, const struct vb_cma_addr *addr
  */
 int vb_cma_port_reserve(enum rdma_port_space ps, struct vb_cma_addr *addr, bool afonly,
 			struct vb_cma_port **port);
-int vb_cma_port_listen(struct vb_cma_port *port, vb_inbox_handler *arrived);
+/* arg: for `arrived`. */
+int vb_cma_port_listen(struct vb_cma_port *port, vb_inbox_handler *arrived, void *arg);
 void vb_cma_port_close(struct vb_cma_port *port);
 /* The port as a service of the network (proto/cm/gsi.h). */
 struct vb_cm_service vb_cma_service(enum rdma_port_space ps, const struct vb_cma_addr *addr);

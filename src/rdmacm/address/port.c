@@ -216,12 +216,12 @@ int vb_cma_port_reserve(enum rdma_port_space ps, struct vb_cma_addr *addr, bool 
 	return err;
 }
 
-int vb_cma_port_listen(struct vb_cma_port *port, vb_inbox_handler *arrived)
+int vb_cma_port_listen(struct vb_cma_port *port, vb_inbox_handler *arrived, void *arg)
 {
 	int err = 0;
 
 	for (unsigned i = 0; i < port->names && !err; i++)
-		err = vb_port_listen(&port->sockets[i], arrived, NULL);
+		err = vb_port_listen(&port->sockets[i], arrived, arg);
 	return err;
 }
 

@@ -313,8 +313,10 @@ int vb_cma_agent_open_locked(vb_inbox_handler *arrived)
 	static const struct vb_cm_config config = { .mra_service_timeout = MRA_TIMEOUT,
 						    .max_lingering = MAX_LINGERING,
 						    .sidr_linger_ns = 20000000000 };
+	uint64_t seed;
 
-	agent.table = vb_cm_table_create(&config);
+	vb_random(&seed, sizeof(seed));
+	agent.table = vb_cm_table_create(&config, seed);
 	if (!agent.table)
 		return -ENOMEM;
 	vb_outbox_init(&agent.outbox, &outbox_type);

@@ -104,7 +104,7 @@ int vb_cma_packet_send(const struct vb_cm_send *send)
 	return err;
 }
 
-/* The interface that has a link-local address of ours; 0: none. */
+/* The first interface that has a link-local address of ours; 0: none. */
 static uint32_t scope_of(const struct in6_addr *ip)
 {
 	struct vb_netif *list;
@@ -121,26 +121,34 @@ static uint32_t scope_of(const struct in6_addr *ip)
 	return scope;
 }
 
-/* Does it name only an id of the sending process, and a QP of the sending user? */
+static bool is_senders_qp(const struct vb_inbox_msg *msg, uint32_t qpn)
+{
+	uint32_t slot = qpn >> VB_SLOT_SHIFT;
+
+	return !slot || slot == msg->sender_slot || vb_slot_is_of(slot, msg->sender_uid);
+}
+
+/* Does it name only an id of the sending process, and QPs of the sending user? */
 static bool names_senders_own(const struct vb_inbox_msg *msg, const struct vb_cm_msg *cm)
 {
-	uint32_t id = vb_cm_msg_sender_id(cm), slot = vb_cm_msg_sender_qpn(cm) >> VB_SLOT_SHIFT;
+	uint32_t id = vb_cm_msg_sender_id(cm);
+	struct vb_cm_offer offer = vb_cm_msg_offer(cm);
 
 	if (id && vb_cm_id_slot(id) != msg->sender_slot)
 		return false;
-	return !slot || slot == msg->sender_slot || vb_slot_is_of(slot, msg->sender_uid);
+	return is_senders_qp(msg, offer.qpn[0]) && is_senders_qp(msg, offer.qpn[1]);
 }
 
 /*
  * Any process of this host may have received a message from the network. So the address shows whether the
  * sender is of this host, and its communication id shows which process it is.
  */
-bool vb_cma_packet_parse(const struct vb_inbox_msg *msg, struct vb_cm_rx *rx)
+bool vb_cma_packet_parse(const struct vb_inbox_msg *msg, uint32_t scope, struct vb_cm_rx *rx)
 {
 	struct route back = { .src = msg->addr.dst,
 			      .dst = msg->addr.src,
 			      .traffic_class = msg->addr.traffic_class,
-			      .scope = scope_of(&msg->addr.dst),
+			      .scope = scope ? scope : scope_of(&msg->addr.dst),
 			      .is_local = is_within_host(&msg->addr.src) };
 
 	if (!msg->sender_slot || vb_gsi_packet_parse(msg->payload, msg->payload_bytes, &rx->msg))

@@ -8,8 +8,11 @@
 
 #include "rdmacm/cma.h"
 
-/* Is what an inbox or a port brought a CM message that its sender may send? Parses it. */
-bool vb_cma_packet_parse(const struct vb_inbox_msg *msg, struct vb_cm_rx *rx);
+/*
+ * Is what an inbox or a port brought a CM message that its sender may send? Parses it. scope: the interface
+ * of the link-local address that it came to; 0: unknown.
+ */
+bool vb_cma_packet_parse(const struct vb_inbox_msg *msg, uint32_t scope, struct vb_cm_rx *rx);
 
 /*
  * 0; -EAGAIN: try again; -ECONNREFUSED: nobody is there, which only a local route tells; others: not

@@ -111,51 +111,82 @@ static struct group *find_locked(struct vb_cma_id *id, uint64_t serial)
 	return NULL;
 }
 
+/* Has the id's QP been attached to the group for one of its memberships? It may have joined several times. */
+static bool is_attached_locked(struct vb_cma_id *id, const struct in6_addr *ip)
+{
+	struct group *g;
+
+	vb_list_for_each(g, &id->groups, node)
+		if (g->is_attached && IN6_ARE_ADDR_EQUAL(&g->addr.ip, ip))
+			return true;
+	return false;
+}
+
+/* The id's QP was attached for a group. False: that was left meanwhile, so the QP is detached again. */
+static bool keep_attached(struct vb_cma_id *id, uint64_t serial, union ibv_gid *mgid)
+{
+	struct in6_addr ip;
+
+	memcpy(&ip, mgid, sizeof(ip));
+	vb_cma_lock();
+	struct group *g = find_locked(id, serial);
+	if (g)
+		g->is_attached = true;
+	bool is_wanted = is_attached_locked(id, &ip);
+	vb_cma_unlock();
+	if (!is_wanted)
+		ibv_detach_mcast(id->pub.qp, mgid, 0);
+	return g;
+}
+
 bool vb_cma_group_joined(struct vb_cma_event *event)
 {
 	struct vb_cma_id *id = event->owner;
+	union ibv_gid mgid = { 0 };
 
 	vb_cma_lock();
 	struct group *g = find_locked(id, event->group);
+	bool is_there = g, attaches = g && id->pub.qp && !g->sends_only;
+	if (g)
+		mgid = gid_of(g);
 	vb_cma_unlock();
-	if (!g)
-		return false;
-	if (!id->pub.qp || g->sends_only)
-		return true;
-	union ibv_gid mgid = gid_of(g);
+	if (!attaches)
+		return is_there;
 	int err = ibv_attach_mcast(id->pub.qp, &mgid, 0);
-	g->is_attached = !err;
-	if (err) {
-		event->pub.event = RDMA_CM_EVENT_MULTICAST_ERROR;
-		event->pub.status = -err;
-	}
+	if (!err)
+		return keep_attached(id, event->group, &mgid);
+	event->pub.event = RDMA_CM_EVENT_MULTICAST_ERROR;
+	event->pub.status = -err;
 	return true;
 }
 
 /* ---- leaving ---- */
 
-static struct group *take_by_address(struct vb_cma_id *id, const struct vb_cma_addr *addr)
+/* *detaches: the id's QP was attached for it, and for no other membership. */
+static struct group *take_by_address(struct vb_cma_id *id, const struct vb_cma_addr *addr, bool *detaches)
 {
 	struct group *g, *found = NULL;
 
 	vb_cma_lock();
 	vb_list_for_each(g, &id->groups, node)
-		if (!found && memcmp(&g->addr.ip, &addr->ip, sizeof(addr->ip)) == 0)
+		if (!found && IN6_ARE_ADDR_EQUAL(&g->addr.ip, &addr->ip))
 			found = g;
 	if (found)
 		vb_list_del(&found->node);
+	*detaches = found && found->is_attached && !is_attached_locked(id, &addr->ip);
 	vb_cma_unlock();
 	return found;
 }
 
 int vb_cma_group_leave(struct vb_cma_id *id, const struct vb_cma_addr *addr)
 {
-	struct group *g = take_by_address(id, addr);
+	bool detaches;
+	struct group *g = take_by_address(id, addr, &detaches);
 
 	if (!g)
 		return -EADDRNOTAVAIL;
 	union ibv_gid mgid = gid_of(g);
-	int err = g->is_attached && id->pub.qp ? -ibv_detach_mcast(id->pub.qp, &mgid, 0) : 0;
+	int err = detaches && id->pub.qp ? -ibv_detach_mcast(id->pub.qp, &mgid, 0) : 0;
 	leave_group(g);
 	return err;
 }

@@ -102,8 +102,8 @@ void vb_cma_interfaces_forget(void);
 /* Requests for the id are taken from here on; and no more. */
 void vb_cma_listener_add_locked(struct vb_cma_id *id);
 void vb_cma_listener_remove_locked(struct vb_cma_id *id);
-/* Handler of inboxes (QP 1) and ports. */
-void vb_cma_packet_arrived(void *arg, const struct vb_inbox_msg *msg);
+/* Handler of inboxes (QP 1) and ports. scope: of a port on a link-local address, its interface; else 0. */
+void vb_cma_packet_arrived(void *scope, const struct vb_inbox_msg *msg);
 
 /* ---- the first use of the network (start.c) ---- */
 

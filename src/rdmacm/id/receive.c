@@ -58,7 +58,8 @@ static bool listens_on(const struct vb_cma_id *id, uint64_t service_id, const st
 	if (vb_cm_service_id(&bound) != service_id)
 		return false;
 	if (!vb_cma_addr_is_any(&id->src))
-		return memcmp(&id->src.ip, &addr->ip, sizeof(addr->ip)) == 0;
+		return memcmp(&id->src.ip, &addr->ip, sizeof(addr->ip)) == 0 &&
+		       (!addr->scope || addr->scope == id->src.scope);
 	return vb_cma_ip_is_v4(&id->src.ip) == vb_cma_ip_is_v4(&addr->ip) ||
 	       (!vb_cma_ip_is_v4(&id->src.ip) && !id->afonly);
 }
@@ -139,8 +140,26 @@ static bool fits(const struct vb_cma_id *listener, const struct vb_cm_event *pre
 	return preview->type == VB_CM_EV_REQUEST && preview->info.req.transport != VB_CM_RD;
 }
 
+/*
+ * A request says itself where it comes from and goes to: in its private data for the program, and in its path
+ * for the queue pair. Both are believed only if they are the addresses of the message: else a peer could be
+ * somebody else to a program, reach a listener on an address that it cannot send to, or have packets sent to
+ * another host.
+ */
+static bool is_true(const struct vb_cm_rx *rx, const struct vb_cm_event *preview,
+		    const struct vb_cma_addr *src, const struct vb_cma_addr *dst)
+{
+	struct in6_addr own = vb_cma_route_own(&rx->from), peer = vb_cma_route_peer(&rx->from);
+	const struct vb_cm_path *path = &preview->info.req.path;
+
+	if (!IN6_ARE_ADDR_EQUAL(&src->ip, &own) || !IN6_ARE_ADDR_EQUAL(&dst->ip, &peer))
+		return false;
+	return preview->type != VB_CM_EV_REQUEST || (!memcmp(path->local_gid, &own, sizeof(own)) &&
+						     !memcmp(path->remote_gid, &peer, sizeof(peer)));
+}
+
 /* With a full backlog the request is dropped: its sender repeats it. */
-static void take_request_locked(const struct vb_cm_rx *rx, struct vb_cm_out *out)
+static void take_request_locked(const struct vb_cm_rx *rx, uint32_t scope, struct vb_cm_out *out)
 {
 	uint64_t service_id = vb_cm_msg_service_id(&rx->msg);
 	struct vb_cma_id *listener = NULL;
@@ -149,8 +168,10 @@ static void take_request_locked(const struct vb_cm_rx *rx, struct vb_cm_out *out
 
 	memset(out, 0, sizeof(*out));
 	vb_cm_request_preview(rx, &preview);
-	if (!addresses(&preview, service_id, &src, &dst))
+	if (!addresses(&preview, service_id, &src, &dst) && is_true(rx, &preview, &src, &dst)) {
+		src.scope = scope;
 		listener = find_listener_locked(service_id, &src);
+	}
 	if (!listener || !listener->pub.channel)
 		vb_cm_refuse(vb_cma_table_locked(), rx, VB_CM_REJ_INVALID_SERVICE_ID, out);
 	else if (!fits(listener, &preview))
@@ -173,7 +194,7 @@ static struct vb_cma_fate fate_of(const struct vb_cm_rx *rx)
 	return vb_cma_fate_of(VB_FAULT_IN, &rx->msg, &peer);
 }
 
-static void receive(const struct vb_cm_rx *rx)
+static void receive(const struct vb_cm_rx *rx, uint32_t scope)
 {
 	struct vb_cma_fate fate = { 0 };
 	struct vb_cm_out out;
@@ -185,17 +206,17 @@ static void receive(const struct vb_cm_rx *rx)
 		if (fate.refusal)
 			vb_cm_refuse(vb_cma_table_locked(), rx, (enum vb_cm_rej_reason)fate.refusal, &out);
 		else if (vb_cm_receive(vb_cma_table_locked(), vb_now_ns(), rx, &out) != VB_CM_HANDLED)
-			take_request_locked(rx, &out);
+			take_request_locked(rx, scope, &out);
 		vb_cma_agent_run_locked(&out);
 	}
 	vb_cma_unlock();
 }
 
-void vb_cma_packet_arrived(void *arg, const struct vb_inbox_msg *msg)
+void vb_cma_packet_arrived(void *scope, const struct vb_inbox_msg *msg)
 {
+	uint32_t ifindex = (uint32_t)(uintptr_t)scope;
 	struct vb_cm_rx rx;
 
-	(void)arg;
-	if (vb_cma_packet_parse(msg, &rx))
-		receive(&rx);
+	if (vb_cma_packet_parse(msg, ifindex, &rx))
+		receive(&rx, ifindex);
 }

@@ -301,6 +301,27 @@ static void accept__refuses_what_does_not_fit(void **state)
 	destroy_pair(&p);
 }
 
+/* The most that there is: of what the request asks for, not of what the device has. */
+static void accept__most_is_what_the_peer_has(void **state)
+{
+	struct pair p = requested_pair("127.0.0.1", RDMA_PS_TCP);
+	struct rdma_conn_param param = some_param(), asked = some_param();
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS };
+	int mask;
+
+	(void)state;
+	param.responder_resources = RDMA_MAX_RESP_RES;
+	param.initiator_depth = RDMA_MAX_INIT_DEPTH;
+	assert_ok(rdma_accept(p.server, &param));
+	struct rdma_cm_event *event = expect(p.client_ch, RDMA_CM_EVENT_CONNECT_RESPONSE);
+	assert_int_equal(event->param.conn.responder_resources, asked.responder_resources);
+	assert_int_equal(event->param.conn.initiator_depth, asked.initiator_depth);
+	assert_ok(rdma_ack_cm_event(event));
+	assert_ok(rdma_init_qp_attr(p.server, &attr, &mask));
+	assert_int_equal(attr.max_rd_atomic, asked.responder_resources);
+	destroy_pair(&p);
+}
+
 static void retry_counts__are_three_bits(void **state)
 {
 	struct pair p = listening_pair("127.0.0.1", RDMA_PS_TCP);
@@ -1006,6 +1027,7 @@ int main(void)
 		cmocka_unit_test(connect__port_spaces_are_apart),
 		cmocka_unit_test(connect__refuses_what_does_not_fit),
 		cmocka_unit_test(accept__refuses_what_does_not_fit),
+		cmocka_unit_test(accept__most_is_what_the_peer_has),
 		cmocka_unit_test(retry_counts__are_three_bits),
 		cmocka_unit_test(reject__carries_private_data),
 		cmocka_unit_test(reject__refusals),

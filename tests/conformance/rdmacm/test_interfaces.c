@@ -86,6 +86,123 @@ static void multicast__more_groups_than_allowed(void **state)
 	rdma_destroy_event_channel(ch);
 }
 
+/* A member with one receive. */
+struct member {
+	struct rdma_cm_id *id;
+	struct ibv_mr *mr;
+	uint8_t buf[64];
+};
+
+static void enter(struct member *m, struct rdma_event_channel *ch, const char *ip, const char *group)
+{
+	struct ibv_qp_init_attr attr = {
+		.qp_type = IBV_QPT_UD,
+		.cap = { .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1 }
+	};
+	struct address a = address(ip, 0);
+
+	m->id = new_id(ch, RDMA_PS_UDP);
+	assert_ok(rdma_bind_addr(m->id, sockaddr(&a)));
+	assert_ok(rdma_create_qp(m->id, NULL, &attr));
+	m->mr = rdma_reg_msgs(m->id, m->buf, sizeof(m->buf));
+	assert_non_null(m->mr);
+	assert_ok(rdma_post_recv(m->id, m, m->buf, sizeof(m->buf), m->mr));
+	join_group(m->id, group, RDMA_CM_EVENT_MULTICAST_JOIN, 0, m);
+}
+
+static void quit(struct member *m, const char *group)
+{
+	struct address a = address(group, 0);
+
+	assert_ok(rdma_leave_multicast(m->id, sockaddr(&a)));
+	rdma_destroy_qp(m->id);
+	assert_ok(rdma_dereg_mr(m->mr));
+	assert_ok(rdma_destroy_id(m->id));
+}
+
+/* A row of the GID table with an address of this kind. */
+static uint8_t gid_row(struct ibv_context *ctx, bool v4)
+{
+	union ibv_gid gid;
+
+	for (int i = 0; i < 8; i++)
+		if (!ibv_query_gid(ctx, 1, i, &gid) && (v4 ? gid.raw[10] == 0xff : gid.raw[0] != 0))
+			return (uint8_t)i;
+	fail_msg("there is none");
+	return 0;
+}
+
+/* By the device of the sender's address, to an IPv4 group. */
+static void send_to_group(struct member *from, uint8_t sgid_index, const char *group)
+{
+	struct ibv_ah_attr attr = {
+		.is_global = 1, .port_num = 1, .grh = { .hop_limit = 1, .sgid_index = sgid_index }
+	};
+	struct address a = address(group, 0);
+	union ibv_gid *dgid = &attr.grh.dgid;
+	struct ibv_wc wc;
+
+	dgid->raw[10] = dgid->raw[11] = 0xff;
+	memcpy(dgid->raw + 12, &((struct sockaddr_in *)&a.sa)->sin_addr, 4);
+	struct ibv_ah *ah = ibv_create_ah(from->id->pd, &attr);
+	assert_non_null(ah);
+	assert_ok(rdma_post_ud_send(from->id, NULL, NULL, 0, NULL, IBV_SEND_SIGNALED, ah, 0xffffff));
+	assert_int_equal(rdma_get_send_comp(from->id, &wc), 1);
+	assert_int_equal(wc.status, IBV_WC_SUCCESS);
+	assert_ok(ibv_destroy_ah(ah));
+}
+
+/*
+ * A group is one on each interface: what comes in by one is not for the members on another. Members have a
+ * packet in the order in which they came.
+ */
+static void multicast__is_of_one_interface(void **state)
+{
+	static const char group[] = "239.1.1.9";
+	static const char *const places[] = { ADDRESS, "127.0.0.1" };
+	struct rdma_event_channel *ch = new_channel();
+	struct member senders[2], members[2];
+	struct ibv_wc wc;
+
+	for (int i = 0; i < 2; i++) {
+		enter(&senders[i], ch, places[i], group);
+		enter(&members[i], ch, places[i], group);
+	}
+	for (int i = 0; i < 2; i++) {
+		send_to_group(&senders[!i], gid_row(senders[!i].id->verbs, true), group);
+		assert_int_equal(rdma_get_recv_comp(members[!i].id, &wc), 1);
+		assert_int_equal(wc.status, IBV_WC_SUCCESS);
+		assert_int_equal(ibv_poll_cq(members[i].id->recv_cq, 1, &wc), 0);
+		assert_int_equal(ibv_poll_cq(senders[i].id->recv_cq, 1, &wc), 0);
+	}
+	for (int i = 0; i < 2; i++) {
+		quit(&senders[i], group);
+		quit(&members[i], group);
+	}
+	rdma_destroy_event_channel(ch);
+}
+
+/* Whatever sgid_index says: an IPv4 packet is from an IPv4 address of the port. */
+static void multicast__is_from_an_address_of_its_kind(void **state)
+{
+	static const char group[] = "239.1.1.9";
+	struct rdma_event_channel *ch = new_channel();
+	struct member sender, member;
+	struct in_addr source;
+	struct ibv_wc wc;
+
+	enter(&sender, ch, ADDRESS, group);
+	enter(&member, ch, ADDRESS, group);
+	send_to_group(&sender, gid_row(sender.id->verbs, false), group);
+	assert_int_equal(rdma_get_recv_comp(member.id, &wc), 1);
+	assert_int_equal(wc.status, IBV_WC_SUCCESS);
+	assert_int_equal(inet_pton(AF_INET, ADDRESS, &source), 1);
+	assert_memory_equal(member.buf + 32, &source, 4); /* in the IPv4 header, which begins at 20 */
+	quit(&sender, group);
+	quit(&member, group);
+	rdma_destroy_event_channel(ch);
+}
+
 /* First the groups, one by one, then the device. */
 static void interface__takes_its_groups_along(void **state)
 {
@@ -204,6 +321,52 @@ static void link_local__takes_the_link_of_its_source(void **state)
 	rdma_freeaddrinfo(from);
 }
 
+/* A listener on a link-local address of each link, all on one port. */
+static struct rdma_cm_id *listener_on_link(struct rdma_event_channel *ch, const char *link, uint16_t port)
+{
+	struct rdma_cm_id *id = new_id(ch, RDMA_PS_TCP);
+	struct address a = address(LINK_LOCAL, port);
+
+	((struct sockaddr_in6 *)&a.sa)->sin6_scope_id = if_nametoindex(link);
+	assert_ok(rdma_bind_addr(id, sockaddr(&a)));
+	assert_ok(rdma_listen(id, 1));
+	return id;
+}
+
+/* Two links may have one address, as those of an interface and of a VLAN on it mostly do. */
+static void link_local__is_one_on_each_link(void **state)
+{
+	static const char *const links[] = { "wire", "other" };
+	struct rdma_event_channel *ch = new_channel(), *server_ch = new_channel();
+	struct rdma_cm_id *listeners[2];
+
+	must_run("ip -6 addr replace " LINK_LOCAL "/64 dev other nodad");
+	for (int i = 0; i < 2; i++)
+		listeners[i] = listener_on_link(server_ch, links[i], 7471);
+	assert_ptr_not_equal(listeners[0]->verbs, listeners[1]->verbs);
+	for (int i = 0; i < 2; i++) {
+		struct rdma_conn_param param = some_param();
+		struct address to = address(LINK_LOCAL, 7471);
+		struct rdma_cm_id *client = new_id(ch, RDMA_PS_TCP);
+		((struct sockaddr_in6 *)&to.sa)->sin6_scope_id = if_nametoindex(links[i]);
+		resolve(client, to);
+		assert_ptr_equal(client->verbs, listeners[i]->verbs);
+		assert_ok(rdma_connect(client, &param));
+		struct rdma_cm_event *event = expect(server_ch, RDMA_CM_EVENT_CONNECT_REQUEST);
+		struct rdma_cm_id *server = event->id;
+		assert_ptr_equal(event->listen_id, listeners[i]);
+		assert_ptr_equal(server->verbs, listeners[i]->verbs);
+		assert_ok(rdma_ack_cm_event(event));
+		assert_ok(rdma_destroy_id(server));
+		assert_ok(rdma_destroy_id(client));
+	}
+	for (int i = 0; i < 2; i++)
+		assert_ok(rdma_destroy_id(listeners[i]));
+	rdma_destroy_event_channel(ch);
+	rdma_destroy_event_channel(server_ch);
+	must_run("ip -6 addr del " LINK_LOCAL "/64 dev other");
+}
+
 /* Of the same name as the one that went; its device is a new one. */
 static void interface__comes_again(void **state)
 {
@@ -241,9 +404,12 @@ int main(void)
 		cmocka_unit_test(interface__comes_again),
 		cmocka_unit_test(wildcard__has_later_addresses),
 		cmocka_unit_test(multicast__more_groups_than_allowed),
+		cmocka_unit_test(multicast__is_of_one_interface),
+		cmocka_unit_test(multicast__is_from_an_address_of_its_kind),
 		cmocka_unit_test(interface__takes_its_groups_along),
 		cmocka_unit_test_setup(link_local__names_its_link, add_link_local),
 		cmocka_unit_test_setup(link_local__takes_the_link_of_its_source, add_link_local),
+		cmocka_unit_test_setup(link_local__is_one_on_each_link, add_link_local),
 	};
 
 	if (!netns_enter() || !netns_add_wire()) {

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Joining and leaving multicast groups: the news, the IP membership behind it, datagrams to a group. */
+#include <dlfcn.h>
+
 #include "cm.h"
 
 enum { SIZE = 256, GRH = 40, MULTICAST_QPN = 0xffffff };
@@ -169,6 +171,43 @@ static void leave__before_the_news_is_taken(void **state)
 	rdma_destroy_event_channel(ch);
 }
 
+static struct rdma_cm_id *leaves_meanwhile;
+
+/* librdmacm's call, too. Another thread may leave the group while the queue pair is being attached. */
+__attribute__((visibility("default"))) int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid,
+							    uint16_t lid)
+{
+	int (*real)(struct ibv_qp *, const union ibv_gid *, uint16_t);
+	struct rdma_cm_id *id = leaves_meanwhile;
+
+	leaves_meanwhile = NULL;
+	if (id)
+		leave(id, groups[0]);
+	*(void **)&real = dlsym(RTLD_NEXT, "ibv_attach_mcast");
+	return real(qp, gid, lid);
+}
+
+static void leave__while_the_news_is_taken(void **state)
+{
+	struct rdma_event_channel *ch = new_channel();
+	struct rdma_cm_id *id = id_for(ch, groups[0]);
+	struct address group = address(groups[0], 0);
+	struct rdma_cm_event *event;
+
+	(void)state;
+	add_qp(id);
+	assert_ok(rdma_join_multicast(id, sockaddr(&group), NULL));
+	set_nonblocking(ch->fd);
+	leaves_meanwhile = id;
+	assert_refused(EAGAIN, rdma_get_cm_event(ch, &event));
+	assert_null(leaves_meanwhile);
+	assert_false(is_member(groups[0]));
+	rdma_destroy_qp(id);
+	assert_null(id->qp); /* it was attached to nothing */
+	assert_ok(rdma_destroy_id(id));
+	rdma_destroy_event_channel(ch);
+}
+
 static void join__synchronous(void **state)
 {
 	struct rdma_cm_id *id = id_for(NULL, groups[0]);
@@ -297,15 +336,40 @@ static void datagram__reaches_the_members(void **state)
 	rdma_destroy_event_channel(ch);
 }
 
+/* An id may be a member twice. It is one until it has left as often. */
+static void join__twice(void **state)
+{
+	struct rdma_event_channel *ch = new_channel();
+	struct address group = address(groups[0], 0);
+	struct member one, two;
+
+	(void)state;
+	enter(&one, ch, groups[0]);
+	enter(&two, ch, groups[0]);
+	struct ibv_ah_attr attr = join(one.id, groups[0]);
+	join(one.id, groups[0]);
+	leave(one.id, groups[0]);
+	send_to_group(&two, &attr, 0x5a);
+	expect_datagram(&one, 0x5a);
+	leave(one.id, groups[0]);
+	assert_refused(EADDRNOTAVAIL, rdma_leave_multicast(one.id, sockaddr(&group)));
+	assert_false(is_member(groups[0]));
+	quit(&one);
+	quit(&two);
+	rdma_destroy_event_channel(ch);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(join__makes_the_host_a_member),
 		cmocka_unit_test(join__to_send_only),
 		cmocka_unit_test(leave__before_the_news_is_taken),
+		cmocka_unit_test(leave__while_the_news_is_taken),
 		cmocka_unit_test(join__synchronous),
 		cmocka_unit_test(join__refusals),
 		cmocka_unit_test(datagram__reaches_the_members),
+		cmocka_unit_test(join__twice),
 	};
 
 	enter_own_network();

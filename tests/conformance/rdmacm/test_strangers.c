@@ -20,7 +20,10 @@ enum { MAD = 64, MESSAGE_BYTES = MAD + 256 };
 enum { TID = MAD + 8, ATTRIBUTE = MAD + 16, FROM_ID = MAD + 24, TO_ID = MAD + 28 };
 enum { REQ = 0x10, REJ = 0x12, REP = 0x13, RTU = 0x14, DREQ = 0x15 };
 enum { REQ_GUID = FROM_ID + 16, REQ_QPN = FROM_ID + 32, REQ_PSN = FROM_ID + 44 };
-enum { REP_QPN = FROM_ID + 12, REP_PSN = FROM_ID + 20, DREQ_QPN = FROM_ID + 8 };
+/* The two ends of a REQ's path, which are GIDs, and those in the header of its private data, for IPv4. */
+enum { REQ_FROM_GID = FROM_ID + 56, REQ_TO_GID = REQ_FROM_GID + 16, REQ_DATA = FROM_ID + 140,
+       REQ_FROM_IP = REQ_DATA + 16, REQ_TO_IP = REQ_DATA + 32 };
+enum { REP_QPN = FROM_ID + 12, REP_XRC_QPN = FROM_ID + 16, REP_PSN = FROM_ID + 20, DREQ_QPN = FROM_ID + 8 };
 enum { REJ_INFO_LENGTH = FROM_ID + 9, REJ_REASON = FROM_ID + 10, REJ_INFO = FROM_ID + 12 };
 enum { REASON_TIMEOUT = 4, REASON_CONSUMER = 28 };
 
@@ -217,6 +220,18 @@ static void request_as_others(const struct stranger *s, const struct victim *v, 
 	request(s, v, &c->req, id_in(s->slot, 9), qpn_in(third, 9));
 }
 
+/* REQs of the stranger's own queue pair, which say that they are from or for another address. */
+static void request_for_others(const struct stranger *s, const struct victim *v, const struct connection *c)
+{
+	static const unsigned at[] = { REQ_FROM_GID + 12, REQ_TO_GID + 12, REQ_FROM_IP, REQ_TO_IP };
+	for (unsigned i = 0; i < sizeof(at) / sizeof(*at); i++) {
+		struct message m = c->req;
+		assert_int_equal(get(&m, at[i], 4), INADDR_LOOPBACK);
+		put(&m, at[i], 4, 0xc0000201); /* 192.0.2.1 */
+		request(s, v, &m, id_in(s->slot, 10 + i), qpn_in(s->slot, 10 + i));
+	}
+}
+
 /* Each end's words to the other. */
 static void end_connection(const struct stranger *s, const struct victim *v, const struct connection *c)
 {
@@ -240,6 +255,10 @@ static void answer_request(const struct stranger *s, const struct victim *v, con
 		put(&rep, REP_QPN, 3, qpn_in(own_qp ? s->slot : slot, 8));
 		say_everywhere(s, v, rep);
 	}
+	struct message xrc = blank(req, REP, id_in(s->slot, 8), client);
+	put(&xrc, REP_QPN, 3, qpn_in(s->slot, 8));
+	put(&xrc, REP_XRC_QPN, 3, qpn_in(slot, 8));
+	say_everywhere(s, v, xrc);
 	say_everywhere(s, v, reject(req, id_in(slot, 8), client, REASON_CONSUMER));
 	put(&gone, REJ_INFO_LENGTH, 1, 8 << 1);
 	memcpy(gone.bytes + REJ_INFO, req->bytes + REQ_GUID, 8);
@@ -391,6 +410,7 @@ static void stranger__cannot_speak_for_peers(void **state)
 
 	struct victim v = { c.req, c.rep };
 	request_as_others(&s, &v, &c, third);
+	request_for_others(&s, &v, &c);
 	end_connection(&s, &v, &c);
 	answer_request(&s, &v, &asking);
 	confirm(&s, &v, &half);

@@ -363,6 +363,8 @@ static void endpoint__refusals(void **state)
 	assert_refused(EINVAL, rdma_create_ep(&id, &none, NULL, NULL));
 	none.ai_flags = RAI_PASSIVE;
 	assert_refused(EINVAL, rdma_create_ep(&id, &none, NULL, NULL));
+	res->ai_port_space = 0;
+	assert_refused(EINVAL, rdma_create_ep(&id, res, NULL, NULL));
 	rdma_freeaddrinfo(res);
 }
 

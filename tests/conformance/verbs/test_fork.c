@@ -46,9 +46,11 @@ struct inherited {
 	struct ibv_xrcd *xrcd;
 	struct ibv_cq_ex *cq;
 	struct ibv_qp *qp; /* with send operations */
+	struct ibv_qp *ud;
 	struct ibv_mw *mw;
 	struct ibv_comp_cntr *cntr;
 	struct ibv_wq *wq; /* NULL without the right to packet sockets */
+	struct ibv_rwq_ind_table *table; /* of it */
 	struct ibv_buf *buf;
 	uint8_t *at;       /* of buf */
 };
@@ -68,9 +70,11 @@ static void make_queues(struct world *w, struct inherited *i)
 	struct ibv_wq_init_attr wq = {
 		.wq_type = IBV_WQT_RQ, .max_wr = 4, .max_sge = 1, .pd = w->pd, .cq = w->cq
 	};
+	struct ibv_rwq_ind_table_init_attr table = { .ind_tbl = &i->wq };
 	assert_non_null(i->srq = ibv_create_srq(w->pd, &basic));
 	assert_non_null(i->matching = ibv_create_srq_ex(w->ctx, &tags));
 	i->wq = ibv_create_wq(w->ctx, &wq);
+	i->table = i->wq ? ibv_create_rwq_ind_table(w->ctx, &table) : NULL;
 }
 
 static void make_inherited(struct world *w, struct inherited *i)
@@ -88,7 +92,9 @@ static void make_inherited(struct world *w, struct inherited *i)
 					  .cap = { .max_send_wr = 1, .max_send_sge = 1 },
 					  .comp_mask =
 						  IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS };
+	struct ibv_qp_init_attr ud = { .send_cq = w->cq, .recv_cq = w->cq, .qp_type = IBV_QPT_UD };
 	make_queues(w, i);
+	assert_non_null(i->ud = ibv_create_qp(w->pd, &ud));
 	assert_non_null(i->cq = ibv_create_cq_ex(w->ctx, &cq));
 	assert_non_null(i->xrcd = ibv_open_xrcd(w->ctx, &xrcd));
 	assert_non_null(i->cntr = ibv_create_comp_cntr(w->ctx, &cntr));
@@ -100,13 +106,16 @@ static void make_inherited(struct world *w, struct inherited *i)
 static void end_inherited(struct inherited *i)
 {
 	ibv_free_buf(i->buf);
+	assert_errno(0, ibv_destroy_qp(i->ud));
 	assert_errno(0, ibv_destroy_qp(i->qp));
 	assert_errno(0, ibv_dealloc_mw(i->mw));
 	assert_errno(0, ibv_destroy_comp_cntr(i->cntr));
 	assert_errno(0, ibv_close_xrcd(i->xrcd));
 	assert_errno(0, ibv_destroy_cq(ibv_cq_ex_to_cq(i->cq)));
-	if (i->wq)
+	if (i->wq) {
+		assert_errno(0, ibv_destroy_rwq_ind_table(i->table));
 		assert_errno(0, ibv_destroy_wq(i->wq));
+	}
 	assert_errno(0, ibv_destroy_srq(i->matching));
 	assert_errno(0, ibv_destroy_srq(i->srq));
 }
@@ -199,6 +208,7 @@ static void queues_fail(struct world *w, struct wire *x, struct inherited *i)
 	struct ibv_ops_wr op = { .opcode = IBV_WR_TAG_SYNC }, *bad_op;
 	struct ibv_ah_attr ah = connect_attr(w, 0).ah_attr;
 	struct ibv_qp_rate_limit_attr rate = { .rate_limit = 1 };
+	union ibv_gid group = { .raw = { [10] = 0xff, 0xff, 239, 77, 5, 1 } };
 	assert_null_errno(EIO, ibv_create_srq(w->pd, &srq));
 	assert_null_errno(EIO, ibv_create_srq_ex(w->ctx, &srq_ex));
 	assert_errno(EIO, ibv_modify_srq(i->srq, &srq_attr, IBV_SRQ_LIMIT));
@@ -216,6 +226,8 @@ static void queues_fail(struct world *w, struct wire *x, struct inherited *i)
 	assert_null_errno(EIO, ibv_open_xrcd(w->ctx, &xrcd));
 	assert_null_errno(EIO, ibv_open_qp(w->ctx, &open));
 	assert_null_errno(EIO, ibv_create_ah(w->pd, &ah));
+	assert_errno(EIO, ibv_attach_mcast(i->ud, &group, 0));
+	assert_errno(0, ibv_detach_mcast(i->ud, &group, 0));
 }
 
 static void steering_fails(struct world *w, struct wire *x, struct inherited *i)
@@ -227,12 +239,24 @@ static void steering_fails(struct world *w, struct wire *x, struct inherited *i)
 	struct ibv_flow_attr flow = { .size = sizeof(flow), .port = 1 };
 	struct ibv_counters_init_attr counters = { .comp_mask = 0 };
 	struct ibv_rwq_ind_table_init_attr table = { .ind_tbl = &i->wq };
+	uint8_t key[40] = "";
+	struct ibv_qp_init_attr_ex spread = {
+		.qp_type = IBV_QPT_RAW_PACKET,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH,
+		.pd = w->pd,
+		.rwq_ind_tbl = i->table,
+		.rx_hash_conf = { .rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ,
+				  .rx_hash_key_len = sizeof(key),
+				  .rx_hash_key = key }
+	};
 	assert_null_errno(EIO, ibv_create_flow(x->a, &flow));
 	assert_null_errno(EIO, ibv_create_counters(w->ctx, &counters));
 	assert_null_errno(EIO, ibv_create_wq(w->ctx, &wq));
 	assert_null_errno(EIO, ibv_create_rwq_ind_table(w->ctx, &table));
-	if (i->wq)
-		assert_errno(EIO, ibv_modify_wq(i->wq, &state));
+	if (!i->wq)
+		return;
+	assert_errno(EIO, ibv_modify_wq(i->wq, &state));
+	assert_null_errno(EIO, ibv_create_qp_ex(w->ctx, &spread));
 }
 
 static void everything_fails(struct world *w, struct wire *x)

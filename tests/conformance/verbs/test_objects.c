@@ -489,6 +489,28 @@ static void ah__from_wc(void **state)
 	assert_int_equal(ibv_init_ah_from_wc(w->ctx, 1, &wc, &grh, &a), -1);
 }
 
+/* The bytes at which IPv4's header would be look like one, with its checksum right. */
+static void ah__from_wc_of_ipv6(void **state)
+{
+	struct world *w = *state;
+	union ibv_gid mine = { .raw = { [15] = 1 } }, gid;
+	struct ibv_grh grh = { .version_tclass_flow = htonl(6u << 28 | 0x20 << 20 | 0x12345),
+			       .sgid.raw = { 0xfe, 0x80, [12] = 0x45, 0, 0xba, 0xfe },
+			       .dgid = mine };
+	struct ibv_wc wc = { .wc_flags = IBV_WC_GRH, .src_qp = 5 };
+	struct ibv_ah_attr a;
+	int index = 0;
+	while (!ibv_query_gid(w->ctx, 1, index, &gid) && memcmp(&gid, &mine, sizeof(gid)))
+		index++;
+	if (memcmp(&gid, &mine, sizeof(gid)))
+		return; /* ::1 is no address of this device */
+	assert_int_equal(ibv_init_ah_from_wc(w->ctx, 1, &wc, &grh, &a), 0);
+	assert_int_equal(a.grh.sgid_index, index);
+	assert_int_equal(a.grh.traffic_class, 0x20);
+	assert_int_equal(a.grh.flow_label, 0x12345);
+	assert_memory_equal(&a.grh.dgid, &grh.sgid, sizeof(gid));
+}
+
 /* ---- contexts ---- */
 
 static void context__closed_before_its_objects(void **state)
@@ -536,6 +558,7 @@ int main(void)
 		WORLD_TEST(qp__numbers_differ),
 		WORLD_TEST(ah__refused),
 		WORLD_TEST(ah__from_wc),
+		WORLD_TEST(ah__from_wc_of_ipv6),
 		cmocka_unit_test(context__closed_before_its_objects),
 		cmocka_unit_test(device__open_after_list_is_freed),
 	};

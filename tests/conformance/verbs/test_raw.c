@@ -269,6 +269,28 @@ static bool is_right(const uint8_t *f)
 	       add_words(add_words(l4 + f[23], f + 26, 8), f + 34, l4) == 0xffff;
 }
 
+/* What the interface does not take is no success; without a VLAN tag that begins 4 bytes earlier. */
+static void post__longer_than_the_mtu(void **state)
+{
+	enum { LO_MTU = 65536, LONGEST = LO_MTU + 14 };
+	struct world *w = *state;
+	uint8_t *frame = calloc(1, LONGEST + 1);
+	assert_non_null(frame);
+	struct ibv_mr *mr = ibv_reg_mr(w->pd, frame, LONGEST + 1, 0);
+	assert_non_null(mr);
+	build(frame, 1, 1000);
+	for (uint32_t more = 0; more < 2; more++) {
+		struct ibv_qp *sender = make_sender(w);
+		struct ibv_sge sge = { (uintptr_t)frame, LONGEST + more, mr->lkey };
+		struct ibv_send_wr *bad, wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND };
+		assert_errno(0, ibv_post_send(sender, &wr, &bad));
+		assert_int_equal(next_wc(sender->send_cq).status, more ? IBV_WC_LOC_LEN_ERR : IBV_WC_SUCCESS);
+		destroy_sender(sender);
+	}
+	assert_errno(0, ibv_dereg_mr(mr));
+	free(frame);
+}
+
 static void post__fills_checksums(void **state)
 {
 	struct world *w = *state;
@@ -367,6 +389,13 @@ static void post__cuts_segments_up(void **state)
 		assert_int_equal(next_wc(w->cq).byte_len, TCP_HEADER + (i == 2 ? SEGMENT - 2 * MSS : MSS));
 		check_piece(w, kept, i);
 	}
+	post_at(w, qp, 5);
+	ibv_wr_start(ex);
+	ibv_wr_send_tso(ex, header, TCP_HEADER, MSS);
+	ibv_wr_set_sge_list(ex, 0, NULL); /* the header alone is a frame, too */
+	assert_errno(0, ibv_wr_complete(ex));
+	assert_int_equal(next_wc(cq).status, IBV_WC_SUCCESS);
+	assert_int_equal(next_wc(w->cq).byte_len, TCP_HEADER);
 	nothing_more(w);
 	assert_errno(0, ibv_destroy_flow(flow));
 	assert_errno(0, ibv_destroy_qp(sender));
@@ -636,6 +665,7 @@ int main(void)
 		WORLD_TEST(qp__takes_vlan_tags_out_and_gives_check_sequences),
 		WORLD_TEST(qp__need_not_hear_its_own_host),
 		WORLD_TEST(qp__flags_refused),
+		WORLD_TEST(post__longer_than_the_mtu),
 		WORLD_TEST(post__fills_checksums),
 		WORLD_TEST(post__cuts_segments_up),
 		WORLD_TEST(post__segments_refused),

@@ -187,6 +187,8 @@ static void flow__specifications_refused(void **state)
 	r.attr.type = IBV_FLOW_ATTR_NORMAL;
 	r.attr.comp_mask = 1;
 	assert_null_errno(EINVAL, ibv_create_flow(qp, &r.attr));
+	r = rule_of(IBV_FLOW_SPEC_ACTION_COUNT, sizeof(struct ibv_flow_spec_counter_action));
+	assert_null_errno(EINVAL, ibv_create_flow(qp, &r.attr)); /* in which counters? */
 	assert_errno(0, ibv_destroy_qp(qp));
 }
 
