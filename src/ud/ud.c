@@ -486,17 +486,27 @@ static bool receive(struct vb_qp *qp, const struct vb_inbox_msg *msg, const stru
 	return status == IBV_WC_SUCCESS;
 }
 
-/* Multicast does not come back to the QP that sent it. */
 static bool is_own(const struct vb_qp *qp, const struct vb_inbox_msg *msg, const struct vb_ud_arrival *a)
 {
 	return a->destination_qpn == VB_MULTICAST_QPN && a->source_qpn == qp->qpn &&
 	       vb_netif_is_local(&msg->addr.src);
 }
 
+/*
+ * A QP that sends to a group of its own hears itself, unless it asked not to. Programs that only send to a
+ * group are members of it, too, and post no receives: nothing is dropped then that anybody should be told of.
+ */
+static bool is_unwanted(const struct vb_qp *qp)
+{
+	return (atomic_load_explicit(&qp->create_flags, memory_order_relaxed) &
+		IBV_QP_CREATE_BLOCK_SELF_MCAST_LB) ||
+	       !vb_receives_waiting(qp);
+}
+
 static bool arrived(struct vb_qp *qp, const struct vb_inbox_msg *msg, const struct vb_packet *packet)
 {
 	struct vb_ud_arrival a;
-	if (vb_ud_parse(packet, &a) || is_own(qp, msg, &a))
+	if (vb_ud_parse(packet, &a) || (is_own(qp, msg, &a) && is_unwanted(qp)))
 		return false;
 	vb_lock(&qp->resp_lock);
 	bool good = receive(qp, msg, &a);

@@ -260,7 +260,6 @@ static struct ibv_qp *create_rss(struct ibv_context *pub, struct ibv_qp_init_att
 	return hand_out(qp);
 }
 
-/* A UD queue pair never receives its own multicast packets, whatever its flags say. */
 static int check_flags(const struct ibv_qp_init_attr_ex *attr)
 {
 	static const char call[] = "ibv_create_qp_ex";

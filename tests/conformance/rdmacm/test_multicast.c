@@ -41,15 +41,23 @@ static bool is_member(const char *group)
 	return found;
 }
 
-static void add_qp(struct rdma_cm_id *id)
+static void add_qp_with(struct rdma_cm_id *id, uint32_t create_flags)
 {
-	struct ibv_qp_init_attr attr = {
+	struct ibv_qp_init_attr_ex attr = {
 		.qp_type = IBV_QPT_UD,
 		.sq_sig_all = 1,
-		.cap = { .max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1 }
+		.cap = { .max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1 },
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS,
+		.pd = id->pd,
+		.create_flags = create_flags,
 	};
 
-	assert_ok(rdma_create_qp(id, NULL, &attr));
+	assert_ok(rdma_create_qp_ex(id, &attr));
+}
+
+static void add_qp(struct rdma_cm_id *id)
+{
+	add_qp_with(id, 0);
 }
 
 static void check_news(const struct rdma_cm_event *event, const struct rdma_cm_id *id, const char *group,
@@ -259,14 +267,20 @@ struct member {
 	uint8_t buf[GRH + SIZE];
 };
 
-static void enter(struct member *m, struct rdma_event_channel *ch, const char *group)
+static void enter_with(struct member *m, struct rdma_event_channel *ch, const char *group,
+		       uint32_t create_flags)
 {
 	memset(m->buf, 0, sizeof(m->buf));
 	m->id = id_for(ch, group);
-	add_qp(m->id);
+	add_qp_with(m->id, create_flags);
 	m->mr = rdma_reg_msgs(m->id, m->buf, sizeof(m->buf));
 	assert_non_null(m->mr);
 	assert_ok(rdma_post_recv(m->id, m, m->buf, sizeof(m->buf), m->mr));
+}
+
+static void enter(struct member *m, struct rdma_event_channel *ch, const char *group)
+{
+	enter_with(m, ch, group, 0);
 }
 
 static void quit(struct member *m)
@@ -307,7 +321,7 @@ static void send_to_group(struct member *from, struct ibv_ah_attr *attr, uint8_t
 }
 
 /*
- * All members have a datagram, the one that sends and the one that left not. Over IPv4, because the loopback
+ * All members have a datagram, the one that left has not. Over IPv4, because the loopback
  * interface has no route to IPv6 groups.
  */
 static void datagram__reaches_the_members(void **state)
@@ -333,6 +347,29 @@ static void datagram__reaches_the_members(void **state)
 	leave(one.id, groups[0]);
 	quit(&one);
 	quit(&gone);
+	rdma_destroy_event_channel(ch);
+}
+
+/* A member that sends to its group hears itself, unless it asked not to. */
+static void datagram__comes_back_to_a_member(void **state)
+{
+	struct rdma_event_channel *ch = new_channel();
+	struct member one, deaf;
+
+	(void)state;
+	enter(&one, ch, groups[0]);
+	enter_with(&deaf, ch, groups[0], IBV_QP_CREATE_BLOCK_SELF_MCAST_LB);
+	struct ibv_ah_attr attr = join(one.id, groups[0]), to_group = join(deaf.id, groups[0]);
+	send_to_group(&deaf, &to_group, 1);
+	expect_datagram(&one, 1);
+	assert_ok(rdma_post_recv(one.id, &one, one.buf, sizeof(one.buf), one.mr));
+	send_to_group(&one, &attr, 2);
+	expect_datagram(&one, 2);
+	expect_datagram(&deaf, 2);
+	leave(deaf.id, groups[0]);
+	leave(one.id, groups[0]);
+	quit(&deaf);
+	quit(&one);
 	rdma_destroy_event_channel(ch);
 }
 
@@ -369,6 +406,7 @@ int main(void)
 		cmocka_unit_test(join__synchronous),
 		cmocka_unit_test(join__refusals),
 		cmocka_unit_test(datagram__reaches_the_members),
+		cmocka_unit_test(datagram__comes_back_to_a_member),
 		cmocka_unit_test(join__twice),
 	};
 
