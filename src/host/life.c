@@ -42,7 +42,6 @@ static void in_child(void)
 	vb_host_count_generation();
 	vb_fd_forget();
 	vb_shm_forget();
-	vb_tree_forget();
 	vb_loop_forget();
 	vb_slot_forget();
 	vb_slot_take_forget();

@@ -56,8 +56,6 @@ void vb_setting_forget(void);
 /* ---- memory, net ---- */
 
 void vb_shm_forget(void);
-/* The child keeps its parent's place. */
-void vb_tree_forget(void);
 
 void vb_netif_start_locked(void);
 void vb_netif_forget(void);

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "base/cancel.h"
-#include "host/private.h"
+#include "host/host.h"
 
 #define USERS ".users"
 
@@ -249,9 +249,15 @@ static int take_root(const char *root)
 
 static pthread_mutex_t holding = PTHREAD_MUTEX_INITIALIZER;
 
-void vb_tree_forget(void)
+/* In a forked child, which keeps its parent's place: another thread of the parent may have the lock. */
+static void forget_lock(void)
 {
 	pthread_mutex_init(&holding, NULL);
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+	vb_host_at_fork(forget_lock);
 }
 
 /*
