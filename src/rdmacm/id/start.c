@@ -20,15 +20,12 @@ static void forget(void)
 }
 
 /*
- * Registered after the host's own handlers, so that the lock is taken before theirs, as all other callers do.
+ * Before any thread can hold the lock; and after the host's own handlers, which libibverbs registers when it
+ * is loaded, so that the lock is taken before theirs, as all other callers do.
  */
-static int handle_forks_locked(void)
+__attribute__((constructor)) static void watch_forks(void)
 {
-	static bool is_registered;
-	int err = is_registered ? 0 : pthread_atfork(vb_cma_lock, vb_cma_unlock, forget);
-
-	is_registered = err == 0;
-	return -err;
+	pthread_atfork(vb_cma_lock, vb_cma_unlock, forget);
 }
 
 static int start_locked(void)
@@ -40,9 +37,7 @@ static int start_locked(void)
 		err = vb_host_get();
 	if (err)
 		return err;
-	err = handle_forks_locked();
-	if (!err)
-		err = vb_cma_agent_open_locked(vb_cma_packet_arrived);
+	err = vb_cma_agent_open_locked(vb_cma_packet_arrived);
 	if (err)
 		vb_host_put();
 	else
