@@ -41,6 +41,10 @@ int command_lab_down(int argc, char **argv);
 
 /* Prints "verbatim: ..." on standard error; gives EXIT_OURS. */
 int complain(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* What was printed so far; false after a message: it cannot be written. */
+bool flush_output(void);
+/* Signals that main handles in another way are as this command found them: for a program that it becomes. */
+void give_signals_back(void);
 
 /* Usage and options of a command, on standard output; of "lab", what its commands are. */
 void print_help(const char *command);

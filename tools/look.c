@@ -127,14 +127,6 @@ void look_sleep_s(double seconds)
 	nanosleep(&t, NULL);
 }
 
-bool look_flush(void)
-{
-	if (!fflush(stdout) && !ferror(stdout))
-		return true;
-	complain("what was to be shown could not be written");
-	return false;
-}
-
 int look_run(struct look *look, uint32_t kinds,
 	     void (*show)(const struct look *look, const struct processes *all, double since_s))
 {
@@ -154,7 +146,7 @@ int look_run(struct look *look, uint32_t kinds,
 		status = look_status(look, &all);
 		processes_free(&all);
 		last = now;
-		if (!look_flush())
+		if (!flush_output())
 			return 1;
 		if (!look->watch)
 			return status;

@@ -268,6 +268,7 @@ int command_run(int argc, char **argv)
 	if (first < 0 || !find_libraries(libdir) || !prepend_library_path(libdir) ||
 	    !prepend_answers(libdir) || (wants_sockets && !prepend_preload(libdir)))
 		return EXIT_OURS;
+	give_signals_back();
 	warn_if_libraries_ignored(argv[first]);
 	return is_captured() ? run_captured(&captured, argv + first, become) : become(argv + first);
 }

@@ -89,7 +89,7 @@ static int print(struct asking *a, unsigned times)
 			print_tables(&top);
 		if (!a->look.json && i + 1 != times)
 			putchar('\n');
-		good = look_flush();
+		good = flush_output();
 	}
 	top_free(&top);
 	return good ? look_status(&a->look, &a->all) : 1;
