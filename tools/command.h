@@ -76,6 +76,8 @@ bool find_libraries(char libdir[PATH_MAX]);
 /* The folder of the man pages, likewise. */
 bool find_pages(char folder[PATH_MAX]);
 
+/* A file, and one that this user may execute. */
+bool is_executable(const char *path);
 /* The file that execvp will take for a program; false when there is none. */
 bool search_path(const char *program, char path[PATH_MAX]);
 /* True if executing the file raises privileges, so that the dynamic loader will ignore LD_LIBRARY_PATH. */

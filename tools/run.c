@@ -101,6 +101,13 @@ bool raises_privileges(const char *path)
 	return geteuid() != 0 && getxattr(path, "security.capability", NULL, 0) > 0;
 }
 
+bool is_executable(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
+}
+
 bool search_path(const char *program, char path[PATH_MAX])
 {
 	const char *dir = getenv("PATH");
@@ -108,11 +115,13 @@ bool search_path(const char *program, char path[PATH_MAX])
 
 	if (strchr(program, '/'))
 		return snprintf(path, PATH_MAX, "%s", program) < PATH_MAX;
+	if (!dir)
+		dir = "/bin:/usr/bin"; /* as execvp has it */
 	for (; dir && *dir; dir += len, dir += *dir == ':') {
 		len = (int)strcspn(dir, ":");
 		if (snprintf(path, PATH_MAX, "%.*s/%s", len ? len : 1, len ? dir : ".", program) >= PATH_MAX)
 			continue;
-		if (access(path, X_OK) == 0)
+		if (is_executable(path))
 			return true;
 	}
 	return false;
