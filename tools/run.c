@@ -179,6 +179,17 @@ static bool set_variable(const char *variable, const char *value)
 	return false;
 }
 
+/* A file with faults, from wherever in the tree the program reads it. */
+static bool name_faults(const char *path)
+{
+	char folder[PATH_MAX], whole[2 * PATH_MAX];
+
+	if (*path == '/' || !getcwd(folder, sizeof(folder)))
+		folder[0] = '\0';
+	snprintf(whole, sizeof(whole), "@%s%s%s", folder, *folder ? "/" : "", path);
+	return set_variable("VERBATIM_FAULTS", whole);
+}
+
 /* What cannot be read is said here instead of by each library of each process. */
 static bool take_faults(const char *expression)
 {
@@ -188,7 +199,7 @@ static bool take_faults(const char *expression)
 	if (!check_faults(expression, &plan, &text))
 		return false;
 	free(text);
-	return set_variable("VERBATIM_FAULTS", expression);
+	return *expression == '@' ? name_faults(expression + 1) : set_variable("VERBATIM_FAULTS", expression);
 }
 
 static bool take_copy(const char *value)
