@@ -212,17 +212,11 @@ static bool take_copy(const char *value)
 	return false;
 }
 
+/* Standard output is the program's. */
 static bool take_path(const char **path, const char *name, const char *value)
 {
 	*path = value;
-	return *value || refuse_value(name, value);
-}
-
-/* Standard output is the program's. */
-static bool take_page(const char *value)
-{
-	return strcmp(value, "-") == 0 ? refuse_value("timeline", value) :
-					 take_path(&captured.page, "timeline", value);
+	return (*value && strcmp(value, "-") != 0) || refuse_value(name, value);
 }
 
 static bool take_option(void *context, const char *name, const char *value)
@@ -239,7 +233,7 @@ static bool take_option(void *context, const char *name, const char *value)
 	if (strcmp(name, "capture") == 0)
 		return take_path(&captured.options.path, name, value);
 	if (strcmp(name, "timeline") == 0)
-		return take_page(value);
+		return take_path(&captured.page, name, value);
 	if (strcmp(name, "latency") != 0)
 		return recorder_option(&captured.options, name, value);
 	captured.wants_latency = true;
@@ -274,6 +268,7 @@ static void show_devices(const char *program)
 static int become(char **argv)
 {
 	show_devices(argv[0]);
+	give_signals_back();
 	execvp(argv[0], argv);
 	return exec_failed(argv[0], errno);
 }
@@ -288,7 +283,6 @@ int command_run(int argc, char **argv)
 	if (first < 0 || !find_libraries(libdir) || !prepend_library_path(libdir) ||
 	    !prepend_answers(libdir) || (wants_sockets && !prepend_preload(libdir)))
 		return EXIT_OURS;
-	give_signals_back();
 	warn_if_libraries_ignored(argv[first]);
 	return is_captured() ? run_captured(&captured, argv + first, become) : become(argv + first);
 }

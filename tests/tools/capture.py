@@ -11,6 +11,7 @@ import collections
 import contextlib
 import dataclasses
 import errno
+import functools
 import os
 import re
 import shutil
@@ -931,6 +932,8 @@ def run__statuses_and_streams():
     expect(status("sh", "-c", "kill -TERM $$")[0], 143, "killed by a signal")
     expect(status("cat", input="through"), (0, "through", ""), "streams")
     expect(status("no-such-program")[0], 127, "not found")
+    ignore = functools.partial(signal.signal, signal.SIGCHLD, signal.SIG_IGN)
+    expect(status("sh", "-c", "exit 42", preexec_fn=ignore)[0], 42, "for who ignores children")
     expect(Capture(log("run.pcapng")).packets, [], "a program without devices")
     expect(
         subprocess.run(
@@ -939,7 +942,7 @@ def run__statuses_and_streams():
         125,
         "no file",
     )
-    for option in "--qp=x", "--opcode=nonsense", "--snap=1", "--direction=up", "--buffer=0", "--capture=":
+    for option in "--qp=x", "--opcode=nonsense", "--snap=1", "--direction=up", "--buffer=0", "--capture=", "--capture=-":
         expect(
             subprocess.run([VERBATIM, "run", option, "true"], capture_output=True, check=False).returncode,
             125,
@@ -964,6 +967,44 @@ def run__signals_reach_the_program():
         expect(tool.stdout.readline(), "up\n", "it runs")
         tool.terminate()
         expect((tool.wait(LIMIT_S), tool.stdout.read()), (7, "got\n"), "the program's own way")
+
+
+@case
+def run__signals_that_come_together():
+    script = "trap 'echo one' USR1; trap 'echo two' USR2; trap 'exit 7' TERM; echo up; while :; do sleep 0.1; done"
+    words = [VERBATIM, "run", f"--capture={log('signals.pcapng')}", "sh", "-c", script]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as tool:
+        expect(tool.stdout.readline(), "up\n", "it runs")
+        tool.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, tool.pid, os.WSTOPPED)
+        for number in signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGCONT:
+            tool.send_signal(number)
+        expect(tool.wait(LIMIT_S), 7, "the program's own way")
+        expect(sorted(tool.stdout.read().split()), ["one", "two"], "those before")
+
+
+@case
+def run__memory_of_those_that_ended():
+    """A script starts one after the other, and looks at the memory of who captures."""
+    script = "for n in 1 2 3 4; do ibv_devinfo >/dev/null; done; "
+    script += "while grep verbatim-capture /proc/$PPID/maps; do sleep 0.1; done"
+    done = run(f"--capture={log('ended.pcapng')}", "sh", "-c", script)
+    expect(done.returncode, 0, done.stderr)
+    expect(len(Capture(log("ended.pcapng")).interfaces), 4, "processes")
+
+
+@case
+def closed_streams():
+    """What is said does not get into the file, which would be the first to be opened."""
+    path = log("closed.pcapng")
+    words = ["sh", "-c", f'exec {VERBATIM} "$@" 2>&-', "sh"]
+    subprocess.run([*words, "capture", "--seconds=0.1", path], check=True, timeout=LIMIT_S)
+    expect(Capture(path).packets, [], "packets")
+    done = subprocess.run(
+        [*words, "run", f"--capture={path}", "sh", "-c", "echo said >&2"], check=False, timeout=LIMIT_S
+    )
+    expect(done.returncode != 0, True, "the program's stream is closed, too")
+    expect(Capture(path).packets, [], "packets")
 
 
 @case

@@ -190,6 +190,12 @@ def mistakes():
     expect(complaint(path, page), (0, f"{path}: its end is missing"), "a piece of a block")
     expect(contents(embedded(page)), ([], [(SECTION, section()[8:-4])]), "what is whole")
     expect(complaint(path, "/nonexistent/page.html")[0], 125, "no place for the page")
+    done = complaint(path, path)  # two captures, and the page is forgotten
+    expect(done, (125, f"{path} is a capture, which a page would overwrite"), "a capture in the page's place")
+    done = subprocess.run([VERBATIM, "run", f"--timeline={path}", "true"], capture_output=True, check=False)
+    expect(done.returncode, 125, "the same of a program that runs")
+    with open(path, "rb") as file:
+        expect(file.read(4), struct.pack("<I", SECTION), "it is still there")
 
 
 # ---- in a browser ----
