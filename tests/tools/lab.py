@@ -5,6 +5,7 @@
 usage: lab.py BUILD_DIR [PATTERN]
 """
 import contextlib
+import functools
 import json
 import os
 import pty
@@ -14,6 +15,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 
@@ -145,7 +147,8 @@ def mistakes():
     lab("up", status=125)
     lab("up", "--hosts=0", status=125)
     lab("up", "--hosts=many", status=125)
-    lab("up", "--hosts=2", "--seed=x", status=125)
+    for seed in "x", "-1", "+1", " 1", "", "18446744073709551616":
+        lab("up", "--hosts=2", f"--seed={seed}", status=125)
     lab("up", "--hosts=2", "--mtu=100", status=125)
     lab("up", "--hosts=2", "--name=a/b", status=125)
     lab("down", status=125)
@@ -167,6 +170,39 @@ def closed_streams():
     expect(states(), {"h1": "up", "h2": "up"}, "hosts")
     lab("down")
     nothing_left()
+
+
+@case
+def starter_ignores_children():
+    with running(1, preexec_fn=functools.partial(signal.signal, signal.SIGCHLD, signal.SIG_IGN)):
+        lab("exec", "h1", "sh", "-c", "exit 7", status=7)
+
+
+@case
+def starters_descriptors():
+    """Who reads a pipe of whoever makes a lab sees its end, though the lab lives on."""
+    ours, theirs = os.pipe()
+    with running(1, pass_fds=[theirs]):
+        os.close(theirs)
+        os.set_blocking(ours, False)
+        try:
+            expect(os.read(ours, 1), b"", "what is read")
+        except BlockingIOError:
+            raise Failure("somebody has the pipe") from None
+        finally:
+            os.close(ours)
+
+
+@case
+def command_has_an_odd_name():
+    build = os.path.dirname(VERBATIM)
+    with tempfile.TemporaryDirectory(prefix="o'neil $HOME ü") as folder:
+        command = shutil.copy(VERBATIM, folder)
+        os.symlink(os.path.join(build, "lib"), os.path.join(folder, "lib"))
+        subprocess.run([command, "lab", "up", "--hosts=2"], env=ENV, check=True, timeout=LIMIT_S)
+        expect(lab("exec", "h1", "ssh", "h2", "hostname"), "h2\n", "from host to host")
+        lab("down")
+        nothing_left()
 
 
 @case

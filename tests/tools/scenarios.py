@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -408,6 +409,12 @@ def up_from_a_file():
     )
     with written(text) as file:
         lab("up", f"--topology={file}", "--hosts=3", status=125)
+        # a name that begins as a shape does is still a file's
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copy(file, os.path.join(folder, "leaf-spine.toml"))
+            lab("up", "--topology=leaf-spine.toml", cwd=folder)
+        lab("down")
+        nothing_left()
         lab("up", "--topology=/no/such/file", status=125)
         lab("up", f"--topology={file}", "--mtu=5000")
     expect(labs.states(), {"left": "up", "right": "up", "third": "up"}, "hosts")

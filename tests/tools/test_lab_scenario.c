@@ -248,7 +248,10 @@ static void next__causes(void **state)
 	lab_progress_happened(&progress, NULL);
 	prints(0, "ready soon", true, SECOND);
 	assert_waits(SECOND, LAB_LIMIT_S * SECOND);
-	prints(0, "ready", false, 2 * SECOND); /* no line yet */
+	prints(0, "ready", false, 2 * SECOND); /* and so much of it comes first */
+	prints(0, "ready soon", true, 2 * SECOND);
+	assert_waits(2 * SECOND, LAB_LIMIT_S * SECOND);
+	prints(0, "ready", true, 2 * SECOND);
 	prints(0, "ready", true, 3 * SECOND);
 	assert_waits(2 * SECOND, 3 * SECOND);
 	assert_next(3 * SECOND, LAB_STEP_START, 1);
@@ -370,6 +373,16 @@ static void judge__ends(void **state)
 	}
 }
 
+/* A question has no end of line. */
+static void next__after_a_beginning(void **state)
+{
+	open_progress("hosts = 2\n" ONE TWO "after = { program = 'one', prints = '^really' }\n");
+	assert_next(0, LAB_STEP_START, 0);
+	prints(0, "really?", false, SECOND);
+	assert_next(SECOND, LAB_STEP_START, 1);
+	close_progress();
+}
+
 static void judge__output(void **state)
 {
 	open_progress("hosts = 2\n" ONE "output = ['^a+$', 'never']\n" TWO "absent = ['error', '^$']\n");
@@ -410,6 +423,7 @@ int main(void)
 		cmocka_unit_test(file__wrong),
 		cmocka_unit_test(next__in_order_of_time),
 		cmocka_unit_test(next__causes),
+		cmocka_unit_test(next__after_a_beginning),
 		cmocka_unit_test(next__what_cannot_come),
 		cmocka_unit_test(next__daemons),
 		cmocka_unit_test(next__daemon_that_dies),
