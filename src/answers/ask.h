@@ -18,7 +18,7 @@ struct process {
 	uint32_t slot;
 	pid_t pid;             /* 0: in another pid namespace */
 	uid_t uid;
-	char name[64];         /* of its program; "?" if unknown */
+	char name[64];         /* of its program, without control characters; "?" if unknown */
 	char run_state;        /* as in /proc/PID/stat; '?' */
 	bool is_foreign;       /* another user's, who alone (and root) may ask it */
 	char trouble[96];      /* why it has not answered, or not fully; empty: it has */
@@ -31,7 +31,7 @@ struct process {
 struct processes {
 	struct process *list;
 	unsigned count;
-	bool is_short;         /* memory was out: something is missing */
+	bool is_short;         /* memory or descriptors were out: something is missing */
 	bool keeps;            /* what processes_ask has used, for the next time */
 };
 
@@ -45,6 +45,9 @@ void processes_refresh(struct processes *processes);
 /* Asks for records of these kinds (bit n: kind n). */
 void processes_ask(struct processes *processes, uint32_t kinds, unsigned timeout_ms);
 void processes_free(struct processes *processes);
+
+/* Control characters, which would play tricks with a terminal, become '?'. */
+void process_clean_name(char *name);
 
 /* Sends a question with a descriptor; 0 or a negative errno. */
 int process_question(const struct process *p, const struct vb_question *q, int fd);

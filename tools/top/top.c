@@ -28,7 +28,7 @@ static bool look_again(struct top *top, void *arg)
 	processes_ask(&a->all, top_kinds, (unsigned)(a->look.patience_s * 1000));
 	if (!a->all.is_short && top_look(top, &a->all, look_now_s(), wants, a))
 		return true;
-	complain("out of memory");
+	complain("out of memory, or of descriptors (ulimit -n)");
 	return false;
 }
 
