@@ -171,6 +171,7 @@ def mistakes():
     none = log("none.pcapng")
     expect(complaint(none, page), (125, f"{none}: No such file or directory"), "no file")
     ethernet = section() + block(INTERFACE, struct.pack("<HHI", 1, 0, 0))
+    interface = block(INTERFACE, struct.pack("<HHI", 101, 0, 0))
     lying = section() + block(INTERFACE, struct.pack("<HHI", 101, 0, 0))
     lying += block(PACKET, struct.pack("<IIIII", 0, 0, 0, 99, 99))
     for name, data in {
@@ -179,6 +180,10 @@ def mistakes():
         "without a section": block(INTERFACE, bytes(8)),
         "Ethernet": ethernet,
         "a length that lies": lying,
+        "a packet of no interface": section() + block(PACKET, bytes(20)),
+        "an interface of another section": section() + interface + section() + block(PACKET, bytes(20)),
+        "an event of no interface": section() + interface + block(EVENT, struct.pack("<I56x", 1)),
+        "a piece of an event": section() + interface + block(EVENT, bytes(56)),
         "lengths that differ": section()[:-4] + b"\x40\0\0\0",
         "another byte order": block(SECTION, struct.pack(">IHHq", 0x1A2B3C4D, 1, 0, -1)),
     }.items():
