@@ -94,6 +94,7 @@ static void file__wrong(void **state)
 	} files[] = {
 		{ "hosts = 2\nx y\n", "file:2: " },
 		{ "hosts = 2\nhosts = 3\n", "file:2: " },
+		{ "hosts = 2\n\"hosts\\u0000\" = 3\n", "file:2: no key has a zero" },
 		{ "", "'hosts': is missing" },
 		{ "hosts = 0\n", "file:1: 'hosts': a number from 1 to 250" },
 		{ "hosts = '2'\n", "file:1: 'hosts'" },
@@ -132,6 +133,7 @@ static void file__wrong(void **state)
 		{ "hosts = 2\n" ONE "limit = '1s'\ndaemon = true\n", "file:6: 'limit': nobody waits" },
 		{ "hosts = 2\n" ONE "environment = { A = 3 }\n", "file:6: 'A'" },
 		{ "hosts = 2\n" ONE "environment = { 'A=B' = '3' }\n", "file:6: 'A=B'" },
+		{ "hosts = 2\n" ONE "environment = { \"A\\u0000\" = '3' }\n", "file:6: no key has a zero" },
 		{ "hosts = 2\n" ONE "after = 'one'\n", "file:6: 'after': this is no table" },
 		{ "hosts = 2\n" ONE "after = {}\n", "file:6: 'after': one of" },
 		{ "hosts = 2\n" ONE "after = { ends = 'two' }\n", "file:6: 'ends': there is no program 'two'" },
