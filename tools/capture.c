@@ -186,7 +186,8 @@ int command_capture(int argc, char **argv)
 		return complain("a capture is not for a terminal");
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
-	sigaction(SIGHUP, &action, NULL);
+	if (!is_ignored(SIGHUP))
+		sigaction(SIGHUP, &action, NULL);
 	signal(SIGPIPE, SIG_IGN);
 	return record(&job);
 }

@@ -45,6 +45,8 @@ int complain(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 bool flush_output(void);
 /* Signals that main handles in another way are as this command found them: for a program that it becomes. */
 void give_signals_back(void);
+/* Does whoever started this command ignore a signal, such as nohup(1) SIGHUP? */
+bool is_ignored(int number);
 
 /* Usage and options of a command, on standard output; of "lab", what its commands are. */
 void print_help(const char *command);

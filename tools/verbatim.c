@@ -176,6 +176,13 @@ void give_signals_back(void)
 		signal(SIGCHLD, SIG_IGN);
 }
 
+bool is_ignored(int number)
+{
+	struct sigaction action;
+
+	return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
 /* ---- commands ---- */
 
 /* Its commands are rows of their own, of two words. */
@@ -183,10 +190,12 @@ int command_lab(int argc, char **argv)
 {
 	char name[64];
 
-	if (argc < 2 || argv[1][0] == '-') {
+	if (argc < 2) {
 		print_help("lab");
-		return argc < 2 ? EXIT_OURS : 0;
+		return EXIT_OURS;
 	}
+	if (take_options(argc, argv, OPTIONS_FIRST, NULL, NULL) < 0) /* there is none but --help */
+		return EXIT_OURS;
 	open_streams();
 	snprintf(name, sizeof(name), "lab %.32s", argv[1]);
 	if (!find_command(name))

@@ -994,6 +994,19 @@ def run__memory_of_those_that_ended():
 
 
 @case
+def no_hangup():
+    """Under nohup(1) a capture goes on."""
+    words = [VERBATIM, "capture", log("nohup.pcapng")]
+    ignore = functools.partial(signal.signal, signal.SIGHUP, signal.SIG_IGN)
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, preexec_fn=ignore) as tool:
+        expect("capturing" in tool.stderr.readline(), True, "it has begun")
+        with open(f"/proc/{tool.pid}/status", encoding="ascii", errors="replace") as status:
+            ignored = int(re.search(r"^SigIgn:\s*(\w+)", status.read(), re.MULTILINE)[1], 16)
+        tool.terminate()
+        expect((ignored & 1, tool.wait(LIMIT_S)), (1, 0), "the hangup is ignored")
+
+
+@case
 def closed_streams():
     """What is said does not get into the file, which would be the first to be opened."""
     path = log("closed.pcapng")

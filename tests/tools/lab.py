@@ -153,6 +153,8 @@ def mistakes():
     lab("up", "--hosts=2", "--name=a/b", status=125)
     lab("down", status=125)
     lab("nonsense", status=125)
+    lab("--nonsense", status=125)
+    lab("--json", status=125)
     expect("lab exec" in lab("--help"), True, "help")
     with running(1):
         done = lab_process("up", "--hosts=1")
@@ -170,6 +172,20 @@ def closed_streams():
     expect(states(), {"h1": "up", "h2": "up"}, "hosts")
     lab("down")
     nothing_left()
+
+
+@case
+def no_hangup():
+    """Under nohup(1) a program goes on. Of the two signals the hangup would be the first to be passed on."""
+    script = "trap 'echo hung up' HUP; trap 'echo end; exit 3' USR1; echo up; while :; do sleep 0.1; done"
+    ignore = functools.partial(signal.signal, signal.SIGHUP, signal.SIG_IGN)
+    with running(1):
+        words = [VERBATIM, "lab", "exec", "h1", "sh", "-c", script]
+        with subprocess.Popen(words, env=ENV, stdout=subprocess.PIPE, text=True, preexec_fn=ignore) as one:
+            expect(one.stdout.readline(), "up\n", "it runs")
+            one.send_signal(signal.SIGHUP)
+            one.send_signal(signal.SIGUSR1)
+            expect((one.wait(LIMIT_S), one.stdout.read()), (3, "end\n"), "what the program got")
 
 
 @case
