@@ -30,7 +30,8 @@ LIMIT_S = 60.0
 CASES = []
 # All processes of a lab, and what runs in it, have this in their environment.
 MARK = f"LAB_TEST_MARK={uuid.uuid4()}"
-ENV = os.environ | dict([MARK.split("=")])
+MARKED = dict([MARK.split("=")])
+ENV = os.environ | MARKED
 ORDINARY_USER = 12345
 UNSHARE = {"x86_64": 272, "aarch64": 97}.get(os.uname().machine)
 
@@ -135,6 +136,9 @@ def programs():
         expect(done.returncode, 0, "from /tmp, which a host has too")
         many = [f"word{n}" for n in range(30000)]
         expect(lab("exec", "h1", "echo", *many).split(), many, "many words")
+        many = [""] * 30000
+        expect(lab("exec", "h1", "sh", "-c", "echo $#", "sh", *many, env={"PATH": os.environ["PATH"]} | MARKED),
+               "30000\n", "empty words")  # fmt: skip
         words = [VERBATIM, "lab", "exec", "h2", "sh", "-c", "echo up; sleep 1000"]
         with subprocess.Popen(words, env=ENV, stdout=subprocess.PIPE) as program:
             program.stdout.readline()
@@ -230,6 +234,7 @@ def ssh():
         lab("exec", "h1", "ssh", "h2", "exit 3", status=3)
         lab("exec", "h1", "ssh", "h8", "true", status=125)
         lab("exec", "h1", VERBATIM, "lab", "down", status=125)
+        lab("exec", "h1", VERBATIM, "lab", "up", "--hosts=1", "--name=inner", status=125)
         expect(len(lab("exec", "h1", VERBATIM, "lab", "ls").splitlines()), 3, "hosts, seen from within")
 
 
@@ -342,6 +347,9 @@ def hosts_die_and_come_back():
         lab("host", "start", "h1", "h2")
         expect(lab("exec", "h2", sys.executable, "-c", CONNECT), "ECONNREFUSED\n", "both are back")
         lab("host", "kill", "h3", status=125)
+        lab("host", "kill", "h1 h2", status=125)
+        lab("host", "kill", "", status=125)
+        expect(states(), {"h1": "up", "h2": "up"}, "hosts")
         lab("host", "melt", "h1", status=125)
         lab("host", "kill", status=125)
 

@@ -245,11 +245,12 @@ static bool restart_host(struct supervisor *s, unsigned host, char why[LAB_TEXT_
 /* True if it has become so. */
 static bool change_host(struct supervisor *s, char *text, char why[LAB_TEXT_BYTES])
 {
-	const char *verb = strtok(text, " "), *name = strtok(NULL, " ");
-	int host = name ? lab_find_host(&s->lab.plan, name) : -1;
-	bool starts = verb && strcmp(verb, "start") == 0;
+	char *rest = text;
+	const char *verb = strsep(&rest, " "), *name = rest ? rest + strspn(rest, " ") : "";
+	int host = lab_find_host(&s->lab.plan, name);
+	bool starts = strcmp(verb, "start") == 0;
 
-	snprintf(why, LAB_TEXT_BYTES, "the lab has no host %s", name ? name : "");
+	snprintf(why, LAB_TEXT_BYTES, "the lab has no host %s", name);
 	if (host < 0)
 		return false;
 	snprintf(why, LAB_TEXT_BYTES, "%s is %s", name, starts ? "up" : "down");
