@@ -179,27 +179,21 @@ static bool set_variable(const char *variable, const char *value)
 	return false;
 }
 
-/* A file with faults, from wherever in the tree the program reads it. */
-static bool name_faults(const char *path)
-{
-	char folder[PATH_MAX], whole[2 * PATH_MAX];
-
-	if (*path == '/' || !getcwd(folder, sizeof(folder)))
-		folder[0] = '\0';
-	snprintf(whole, sizeof(whole), "@%s%s%s", folder, *folder ? "/" : "", path);
-	return set_variable("VERBATIM_FAULTS", whole);
-}
-
-/* What cannot be read is said here instead of by each library of each process. */
+/*
+ * What cannot be read is said here instead of by each library of each process. Of a file it is what the file
+ * holds now: a pipe can be read once, and programs change their folder.
+ */
 static bool take_faults(const char *expression)
 {
 	struct vb_fault_plan plan;
 	char *text;
+	bool good;
 
 	if (!check_faults(expression, &plan, &text))
 		return false;
+	good = set_variable("VERBATIM_FAULTS", text);
 	free(text);
-	return *expression == '@' ? name_faults(expression + 1) : set_variable("VERBATIM_FAULTS", expression);
+	return good;
 }
 
 static bool take_copy(const char *value)

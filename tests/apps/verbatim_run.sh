@@ -69,10 +69,11 @@ if [[ -e $libdir/libibverbs.so.1 ]]; then
 	check run__beginning_of_one_option 1 "$("$verbatim" run --deb sh -c 'echo $VERBATIM_DEBUG')"
 	check run__double_dash hello "$("$verbatim" run -- echo hello)"
 	check run__stdin through "$(echo through | "$verbatim" run cat)"
-	# A file with faults is where it was said, wherever the program goes.
-	echo 'fail ibv_reg_mr ENOMEM' >"$work/faults"
-	check run__faults_of_a_file "@$work/faults" "$(cd "$work"; "$verbatim" run --faults=@faults sh -c 'cd /; echo $VERBATIM_FAULTS')"
-	check run__faults_of_a_whole_path "@$work/faults" "$("$verbatim" run --faults="@$work/faults" sh -c 'echo $VERBATIM_FAULTS')"
+	# What a file holds counts, wherever the program goes, and though a pipe can be read once.
+	faults='fail ibv_reg_mr ENOMEM'
+	echo "$faults" >"$work/faults"
+	check run__faults_of_a_file "$faults" "$(cd "$work"; "$verbatim" run --faults=@faults sh -c 'cd /; echo $VERBATIM_FAULTS')"
+	check run__faults_of_a_pipe "$faults" "$("$verbatim" run --faults=@<(echo "$faults") sh -c 'echo $VERBATIM_FAULTS')"
 	check run__ignored_children_stay_ignored "$(python3 -c "$ignore" sh -c "$ignored")" \
 		"$(python3 -c "$ignore" "$verbatim" run sh -c "$ignored")"
 	check run__closed_input_stays_closed 1 "$("$verbatim" run cat <&- 2>/dev/null; echo $?)"
