@@ -138,7 +138,7 @@ static uint32_t slot_of(const char *line)
 	return slot < MAX_SLOTS ? (uint32_t)slot : 0;
 }
 
-static bool seen[MAX_SLOTS];
+static __thread bool seen[MAX_SLOTS];
 
 /* An accepted connection has its listener's name, so each name appears more than once. */
 static void read_names(void)
@@ -358,7 +358,7 @@ static const size_t sizes[] = {
 
 const void *process_next(const struct process *p, size_t *at, enum vb_record_kind kind)
 {
-	static _Alignas(8) uint8_t found[VB_RECORD_MAX];
+	static __thread _Alignas(8) uint8_t found[VB_RECORD_MAX];
 	struct vb_record head;
 
 	while (p->bytes - *at >= sizeof(head)) {

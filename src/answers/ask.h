@@ -3,7 +3,8 @@
  * The processes of this network namespace that use verbatim, and what those of the same user report of
  * themselves (host/inspect.h). A process is found by the name on which it listens, and the kernel vouches
  * for its pid and user. All are asked at once, and none is waited for longer than `timeout_ms`. The verbatim
- * command uses it, and the answers to rdma(8). One thread at a time.
+ * command uses it, and the answers to rdma(8) and about counters, which may come from two threads of a
+ * program: each has processes of its own.
  */
 #ifndef VB_ANSWERS_ASK_H
 #define VB_ANSWERS_ASK_H
@@ -54,7 +55,7 @@ int process_question(const struct process *p, const struct vb_question *q, int f
 
 /*
  * The next record behind *at (0 at first) of a kind, or NULL. What the process left out of it is
- * zero. VB_RECORD_MAX bytes can be read, until the next call.
+ * zero. VB_RECORD_MAX bytes can be read, until the thread's next call.
  */
 const void *process_next(const struct process *p, size_t *at, enum vb_record_kind kind);
 unsigned process_count(const struct process *p, enum vb_record_kind kind);
