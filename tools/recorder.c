@@ -461,6 +461,7 @@ static void take_and_write(struct recorder *r)
 			r->sources[i].complete_ns = now;
 	take_rings(r);
 	write_before(r, complete_time(r, now));
+	fflush(r->out); /* for who reads along */
 }
 
 bool recorder_step(struct recorder *r, int fd, int wait_ms)

@@ -14,6 +14,7 @@ import errno
 import functools
 import os
 import re
+import select
 import shutil
 import signal
 import struct
@@ -991,6 +992,18 @@ def run__memory_of_those_that_ended():
     done = run(f"--capture={log('ended.pcapng')}", "sh", "-c", script)
     expect(done.returncode, 0, done.stderr)
     expect(len(Capture(log("ended.pcapng")).interfaces), 4, "processes")
+
+
+@case
+def reader_along():
+    """Who reads the standard output gets what there is while the capture goes on: at first that it begins."""
+    with subprocess.Popen([VERBATIM, "capture", "--quiet", "-"], stdout=subprocess.PIPE, bufsize=0) as tool:
+        try:
+            expect(select.select([tool.stdout], [], [], LIMIT_S)[0], [tool.stdout], "something comes")
+            expect(tool.stdout.read(4), b"\x0a\x0d\x0d\x0a", "the section's beginning")
+        finally:
+            tool.terminate()
+        expect(tool.wait(LIMIT_S), 0, "exit status")
 
 
 @case
