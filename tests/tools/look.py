@@ -175,6 +175,25 @@ def show__kinds_that_were_asked_for():
 
 
 @case
+def show__many_addresses():
+    """All that a device has are told."""
+    added = [f"fd00:1111:2222:3333:4444:5555:6666:{n}" for n in range(1001, 1013)]
+    for address in added:
+        words = ["ip", "-6", "address", "add", f"{address}/128", "dev", "lo"]
+        if subprocess.run(words, capture_output=True, check=False).returncode:
+            return "no IPv6 addresses can be added here"
+    try:
+        with running(PING_SERVER) as (pid,):
+            told = [d["gids"].split(",") for d in shown(pid)["devices"] if d["device"] == "vb_lo"]
+            expect([gids for gids in told if not set(added) <= set(gids)], [], "devices that lack one")
+            expect(bool(told), True, "devices")
+    finally:
+        for address in added:
+            subprocess.run(["ip", "-6", "address", "del", f"{address}/128", "dev", "lo"], check=True)
+    return None
+
+
+@case
 def show__queue_pair_before_it_is_connected():
     with running("ibv_srq_pingpong -p 18599") as (pid,):
         wait_for(lambda: pid in processes() and len(shown(pid)["qps"]) == 16, "16 queue pairs")
