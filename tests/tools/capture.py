@@ -980,7 +980,10 @@ def run__signals_that_come_together():
         os.waitid(os.P_PID, tool.pid, os.WSTOPPED)
         for number in signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGCONT:
             tool.send_signal(number)
-        expect(tool.wait(LIMIT_S), 7, "the program's own way")
+        try:
+            expect(tool.wait(LIMIT_S), 7, "the program's own way")
+        finally:
+            tool.kill()
         expect(sorted(tool.stdout.read().split()), ["one", "two"], "those before")
 
 

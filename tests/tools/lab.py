@@ -189,7 +189,10 @@ def no_hangup():
             expect(one.stdout.readline(), "up\n", "it runs")
             one.send_signal(signal.SIGHUP)
             one.send_signal(signal.SIGUSR1)
-            expect((one.wait(LIMIT_S), one.stdout.read()), (3, "end\n"), "what the program got")
+            try:
+                expect((one.wait(LIMIT_S), one.stdout.read()), (3, "end\n"), "what the program got")
+            finally:
+                one.kill()
 
 
 @case
@@ -533,6 +536,16 @@ def kernel_denies_it():
     return None
 
 
+# Has the name of root's lab, and waits.
+SQUAT = """
+import socket
+s = socket.socket(socket.AF_UNIX)
+s.bind("\\0verbatim-lab/0/lab"); s.listen(); print("there", flush=True)
+calls = []
+while True: calls.append(s.accept())
+"""
+
+
 @case
 def ordinary_user():
     if os.environ.get("VERBATIM_TEST_ISOLATED", "root") != "root" or os.getuid() != 0:
@@ -548,6 +561,14 @@ def ordinary_user():
     finally:
         lab("down", prefix=user)
     nothing_left()
+    with subprocess.Popen([*user, sys.executable, "-c", SQUAT], stdout=subprocess.PIPE, text=True) as other:
+        try:
+            expect(other.stdout.readline(), "there\n", "another has the name of a lab")
+            for words in ("exec", "h1", "true"), ("link", "ls"), ("down",):
+                done = lab_process(*words)
+                expect((done.returncode, "not permitted" in done.stderr), (125, True), f"{words}: {done.stderr}")
+        finally:
+            other.kill()
     return None
 
 
