@@ -20,6 +20,7 @@ struct job {
 	bool quiet;
 	uint32_t refused[MAX_REFUSED]; /* slots of processes that cannot be captured: said once */
 	unsigned refused_count;
+	bool is_short;           /* processes could not be looked for: said once */
 };
 
 static volatile sig_atomic_t interrupted;
@@ -92,8 +93,9 @@ static void seek(struct job *job, struct recorder *r, bool is_first)
 	const char *why;
 
 	processes_find(&all);
-	if (all.is_short)
-		exit(complain("out of memory"));
+	if (all.is_short && !job->is_short)
+		complain("not all processes are seen: out of memory, or of descriptors (ulimit -n)");
+	job->is_short |= all.is_short;
 	if (is_first)
 		name_absent(job, &all);
 	for (unsigned i = 0; i < all.count; i++) {
@@ -184,7 +186,8 @@ int command_capture(int argc, char **argv)
 		return complain("a capture is not for a terminal");
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
-	sigaction(SIGHUP, &action, NULL);
+	if (!is_ignored(SIGHUP))
+		sigaction(SIGHUP, &action, NULL);
 	signal(SIGPIPE, SIG_IGN);
 	return record(&job);
 }

@@ -41,6 +41,12 @@ int command_lab_down(int argc, char **argv);
 
 /* Prints "verbatim: ..." on standard error; gives EXIT_OURS. */
 int complain(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* What was printed so far; false after a message: it cannot be written. */
+bool flush_output(void);
+/* Signals that main handles in another way are as this command found them: for a program that it becomes. */
+void give_signals_back(void);
+/* Does whoever started this command ignore a signal, such as nohup(1) SIGHUP? */
+bool is_ignored(int number);
 
 /* Usage and options of a command, on standard output; of "lab", what its commands are. */
 void print_help(const char *command);
@@ -72,6 +78,8 @@ bool find_libraries(char libdir[PATH_MAX]);
 /* The folder of the man pages, likewise. */
 bool find_pages(char folder[PATH_MAX]);
 
+/* A file, and one that this user may execute. */
+bool is_executable(const char *path);
 /* The file that execvp will take for a program; false when there is none. */
 bool search_path(const char *program, char path[PATH_MAX]);
 /* True if executing the file raises privileges, so that the dynamic loader will ignore LD_LIBRARY_PATH. */

@@ -143,7 +143,7 @@ static void row_hex(struct row *row, const char *name, uint32_t number, int digi
 
 static void describe_device(struct row *row, const struct vb_record_device *r)
 {
-	char text[INET6_ADDRSTRLEN], gids[FIELD_TEXT] = "";
+	char text[INET6_ADDRSTRLEN], gids[FIELD_MOST] = "";
 
 	row_name(row, "device", r->name);
 	row_name(row, "interface", r->interface);
@@ -393,7 +393,7 @@ void describe_record(struct row *row, enum vb_record_kind kind, const void *reco
 static void list_devices(struct row *row, const struct process *p)
 {
 	const struct vb_record_device *r;
-	char text[FIELD_TEXT] = "", name[72];
+	char text[FIELD_MOST] = "", name[72];
 	size_t at = 0;
 
 	while ((r = process_next(p, &at, VB_RECORD_DEVICE))) {

@@ -284,42 +284,77 @@ void check_memory_limit(struct finding *f)
 
 /* ---- a program ---- */
 
-/* 1: a program with a dynamic loader; 0: an ELF file without; -1: something else, such as a script. */
-static int is_dynamic(const char *path)
-{
-	Elf64_Ehdr header;
-	Elf64_Phdr program;
-	FILE *file = fopen(path, "re");
-	int dynamic = -1;
+enum program_kind {
+	PROGRAM_DYNAMIC, /* or no ELF file, such as a script */
+	PROGRAM_STATIC,
+	PROGRAM_FOREIGN, /* of other processors, or of fewer bits */
+};
 
-	if (!file)
-		return -1;
-	if (fread(&header, sizeof(header), 1, file) == 1 && memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 &&
-	    header.e_ident[EI_CLASS] == ELFCLASS64 && header.e_phentsize == sizeof(program) &&
-	    fseek(file, (long)header.e_phoff, SEEK_SET) == 0) {
-		dynamic = 0;
-		for (unsigned i = 0;
-		     i < header.e_phnum && fread(&program, sizeof(program), 1, file) == 1; i++)
-			dynamic |= program.p_type == PT_INTERP;
-	}
-	fclose(file);
-	return dynamic;
+static bool has_loader(FILE *file, const ElfW(Ehdr) *header)
+{
+	ElfW(Phdr) program;
+	bool found = false;
+
+	if (header->e_phentsize != sizeof(program) || fseek(file, (long)header->e_phoff, SEEK_SET) != 0)
+		return true; /* not known */
+	for (unsigned i = 0; i < header->e_phnum && fread(&program, sizeof(program), 1, file) == 1; i++)
+		found |= program.p_type == PT_INTERP;
+	return found;
+}
+
+/* The beginning of an ELF file; false: it is another. */
+static bool read_header(FILE *file, ElfW(Ehdr) *header)
+{
+	return file && fread(header, sizeof(*header), 1, file) == 1 &&
+	       memcmp(header->e_ident, ELFMAG, SELFMAG) == 0;
+}
+
+static bool is_foreign(const ElfW(Ehdr) *header)
+{
+	FILE *self = fopen("/proc/self/exe", "re");
+	ElfW(Ehdr) own;
+	bool foreign = read_header(self, &own) && (own.e_ident[EI_CLASS] != header->e_ident[EI_CLASS] ||
+						   own.e_machine != header->e_machine);
+
+	if (self)
+		fclose(self);
+	return foreign;
+}
+
+static enum program_kind kind_of(const char *path)
+{
+	FILE *file = fopen(path, "re");
+	ElfW(Ehdr) header;
+	enum program_kind kind = PROGRAM_DYNAMIC;
+
+	if (read_header(file, &header))
+		kind = is_foreign(&header) ? PROGRAM_FOREIGN :
+		       has_loader(file, &header) ? PROGRAM_DYNAMIC : PROGRAM_STATIC;
+	if (file)
+		fclose(file);
+	return kind;
 }
 
 void check_program(struct finding *f, const char *program)
 {
 	char path[PATH_MAX];
+	enum program_kind kind;
 
-	if (!search_path(program, path) || access(path, X_OK)) {
+	if (!search_path(program, path) || !is_executable(path)) {
 		found(f, "%.200s is not to be found, or not executable", program);
 		means(f, FINDING_BAD, "it cannot be run");
 		return;
 	}
+	kind = kind_of(path);
 	if (raises_privileges(path)) {
 		found(f, "%.300s raises privileges (set-ID bit or file capabilities)", path);
 		means(f, FINDING_BAD, "the loader ignores LD_LIBRARY_PATH, so it does not run on verbatim");
 		mend(f, "run a copy without the bits, or run it as a user for whom they change nothing");
-	} else if (is_dynamic(path) == 0) {
+	} else if (kind == PROGRAM_FOREIGN) {
+		found(f, "%.300s is for other processors, or has other addresses than 64-bit ones", path);
+		means(f, FINDING_BAD, "it cannot load these libraries, so it does not run on verbatim");
+		mend(f, "build it for this machine");
+	} else if (kind == PROGRAM_STATIC) {
 		found(f, "%.300s is linked statically", path);
 		means(f, FINDING_BAD, "it has its libraries within it, so it does not run on verbatim");
 		mend(f, "link it dynamically");

@@ -57,9 +57,11 @@ static bool parse_word(struct look *look, const char *arg)
 			return true;
 		}
 	}
-	if (*end || end == arg || !pid || pid > INT_MAX || look->pid_count == LOOK_PIDS)
+	if (*end || end == arg || !pid || pid > INT_MAX)
 		return false;
-	look->pids[look->pid_count++] = (pid_t)pid;
+	if (look->pid_count < LOOK_PIDS)
+		look->pids[look->pid_count] = (pid_t)pid;
+	look->pid_count++;
 	return true;
 }
 
@@ -78,6 +80,8 @@ int look_parse(struct look *look, int argc, char **argv)
 						"%s: '%s' is no kind of object, and no number of a process" :
 						"%s: '%s' is no number of a process",
 					argv[0], argv[at]);
+	if (look->pid_count > LOOK_PIDS)
+		return complain("%s: %d processes can be named at most", argv[0], LOOK_PIDS);
 	return 0;
 }
 
@@ -127,14 +131,6 @@ void look_sleep_s(double seconds)
 	nanosleep(&t, NULL);
 }
 
-bool look_flush(void)
-{
-	if (!fflush(stdout) && !ferror(stdout))
-		return true;
-	complain("what was to be shown could not be written");
-	return false;
-}
-
 int look_run(struct look *look, uint32_t kinds,
 	     void (*show)(const struct look *look, const struct processes *all, double since_s))
 {
@@ -147,14 +143,14 @@ int look_run(struct look *look, uint32_t kinds,
 		processes_find(&all);
 		processes_ask(&all, kinds | 1u << VB_RECORD_PROCESS, (unsigned)(look->patience_s * 1000));
 		if (all.is_short)
-			return complain("out of memory");
+			return complain("out of memory, or of descriptors (ulimit -n)");
 		if (look->watch && !look->json && (last > 0 || isatty(STDOUT_FILENO)))
 			fputs(isatty(STDOUT_FILENO) ? "\033[H\033[2J" : "\n", stdout);
 		show(look, &all, last > 0 ? now - last : 0);
 		status = look_status(look, &all);
 		processes_free(&all);
 		last = now;
-		if (!look_flush())
+		if (!flush_output())
 			return 1;
 		if (!look->watch)
 			return status;

@@ -29,8 +29,6 @@ int look_parse(struct look *look, int argc, char **argv);
 bool look_wants(const struct look *look, const struct process *p);
 /* 1, after a message for each: a PID that was asked for is not there or did not answer; else 0. */
 int look_status(const struct look *look, const struct processes *all);
-/* What was printed so far; false after a message: it cannot be written. */
-bool look_flush(void);
 double look_now_s(void);
 void look_sleep_s(double seconds);
 /*

@@ -30,6 +30,7 @@ int command_man(int argc, char **argv)
 	}
 	for (int i = 1; i < argc; i++)
 		words[count++] = argv[i];
+	give_signals_back();
 	execvp(words[0], (char **)words);
 	complain("man: %s; the pages are in %s", strerror(errno), folder);
 	return errno == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_EXEC;

@@ -154,7 +154,7 @@ int take_options(int argc, char **argv, enum option_order order, option_taker *t
 		}
 		if (strcmp(name, "help") == 0) {
 			print_help(argv[0]);
-			exit(EXIT_SUCCESS);
+			exit(!flush_output());
 		}
 		if (!take(context, name, optarg))
 			return -1;

@@ -4,16 +4,22 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "answers/ask.h"
+
 void process_name(pid_t pid, char name[PROCESS_NAME])
 {
 	char path[64];
+	size_t n = 0;
 	FILE *f;
 
 	snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
 	f = fopen(path, "re");
-	if (!f || !fgets(name, PROCESS_NAME, f))
-		strcpy(name, "?");
-	if (f)
+	if (f) {
+		n = fread(name, 1, PROCESS_NAME - 1, f);
 		fclose(f);
-	name[strcspn(name, "\n")] = '\0';
+	}
+	name[n ? n - 1 : 0] = '\0'; /* without the end of the line */
+	process_clean_name(name);
+	if (!*name)
+		strcpy(name, "?");
 }

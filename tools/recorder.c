@@ -27,8 +27,9 @@ struct source {
 	pid_t pid;
 	char name[PROCESS_NAME];
 	uint32_t interface;
-	struct vb_capture_ring *ring;
+	struct vb_capture_ring *ring;   /* NULL: it has ended, and all was taken out */
 	uint64_t tail, written, dropped_told;
+	uint64_t dropped;               /* of a ring that is gone */
 	uint64_t complete_ns;           /* records of times before this are all in the ring */
 };
 
@@ -252,10 +253,10 @@ static uint64_t take_one(struct recorder *r, unsigned index, uint64_t there)
 	return bytes;
 }
 
-static bool take_ring(struct recorder *r, unsigned index)
+static void take_ring(struct recorder *r, unsigned index)
 {
 	struct source *s = &r->sources[index];
-	uint64_t head = atomic_load_explicit(&s->ring->head, memory_order_acquire), begin = s->tail;
+	uint64_t head = atomic_load_explicit(&s->ring->head, memory_order_acquire);
 	bool good = head - s->tail <= r->options.ring_bytes;
 
 	while (good && s->tail != head) {
@@ -267,16 +268,39 @@ static bool take_ring(struct recorder *r, unsigned index)
 	atomic_store_explicit(&s->ring->tail, s->tail, memory_order_release);
 	if (!good && s->fd >= 0)
 		end_source(s, "what it writes makes no sense");
-	return s->tail != begin;
 }
 
-static bool take_rings(struct recorder *r)
+static void take_rings(struct recorder *r)
 {
-	bool any = false;
-
 	for (unsigned i = 0; i < r->count; i++)
-		any |= take_ring(r, i);
-	return any;
+		if (r->sources[i].ring)
+			take_ring(r, i);
+}
+
+/* How many records a process had no room for. */
+static uint64_t dropped_by(const struct source *s)
+{
+	return s->ring ? atomic_load_explicit(&s->ring->dropped, memory_order_relaxed) : s->dropped;
+}
+
+static void free_ring(const struct recorder *r, struct source *s)
+{
+	s->dropped = dropped_by(s);
+	if (s->ring)
+		munmap(s->ring, VB_CAPTURE_DATA + r->options.ring_bytes);
+	s->ring = NULL;
+}
+
+/* Of those that have ended: a program may start many, one after the other. */
+static void free_ended_rings(struct recorder *r)
+{
+	for (unsigned i = 0; i < r->count; i++) {
+		struct source *s = &r->sources[i];
+		if (s->fd >= 0 || !s->ring)
+			continue;
+		take_ring(r, i);
+		free_ring(r, s);
+	}
 }
 
 /* ---- the file ---- */
@@ -350,7 +374,7 @@ static void write_packet(struct recorder *r, struct source *s, const struct reco
 {
 	static struct frame frame;
 	const struct vb_capture_packet *p = &record->packet;
-	uint64_t dropped = atomic_load_explicit(&s->ring->dropped, memory_order_relaxed);
+	uint64_t dropped = dropped_by(s);
 	char comment[COMMENT];
 
 	frame_make(&frame, p, record->bytes);
@@ -433,10 +457,11 @@ static void take_and_write(struct recorder *r)
 
 	atomic_thread_fence(memory_order_seq_cst);
 	for (unsigned i = 0; i < r->count; i++)
-		if (atomic_load(&r->sources[i].ring->noting) == 0)
+		if (r->sources[i].ring && atomic_load(&r->sources[i].ring->noting) == 0)
 			r->sources[i].complete_ns = now;
 	take_rings(r);
 	write_before(r, complete_time(r, now));
+	fflush(r->out); /* for who reads along */
 }
 
 bool recorder_step(struct recorder *r, int fd, int wait_ms)
@@ -452,20 +477,21 @@ bool recorder_step(struct recorder *r, int fd, int wait_ms)
 	for (unsigned i = 0; news && i < count; i++)
 		if (polls[i].revents && r->sources[i].fd >= 0)
 			hear(&r->sources[i]);
+	free_ended_rings(r);
 	return is_enough(r) || ferror(r->out);
 }
 
 static uint64_t finish_source(struct recorder *r, unsigned index)
 {
 	struct source *s = &r->sources[index];
-	uint64_t dropped = atomic_load_explicit(&s->ring->dropped, memory_order_relaxed);
+	uint64_t dropped = dropped_by(s);
 
 	pcapng_statistics(&r->file, s->interface, now_ns(CLOCK_REALTIME), s->written + dropped, dropped);
 	if (r->options.latency)
 		latency_end(r->options.latency, index, dropped);
 	if (s->fd >= 0)
 		close(s->fd);
-	munmap(s->ring, VB_CAPTURE_DATA + r->options.ring_bytes);
+	free_ring(r, s);
 	return dropped;
 }
 

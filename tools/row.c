@@ -26,7 +26,7 @@ static struct field *add_text(struct row *row, const char *name, const char *tex
 {
 	struct field *f = add(row, name);
 
-	f->text = strndup(text, FIELD_TEXT - 1);
+	f->text = strndup(text, FIELD_MOST - 1);
 	if (!f->text)
 		exit(complain("out of memory"));
 	for (char *c = f->text; *c; c++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What a command shows, as rows of named fields. The same rows become a table for people, whose headings are
- * the fields' names, or objects of JSON. Long texts are cut.
+ * the fields' names, or objects of JSON. Texts of more than FIELD_MOST bytes are cut.
  */
 #ifndef VB_TOOLS_ROW_H
 #define VB_TOOLS_ROW_H
@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum { ROW_FIELDS = 80, FIELD_TEXT = 160, FIELD_BRIEF = 25, SCALED = 8 };
+enum { ROW_FIELDS = 80, FIELD_TEXT = 160, FIELD_MOST = 4096, FIELD_BRIEF = 25, SCALED = 8 };
 
 struct field {
 	const char *name;

@@ -101,6 +101,13 @@ bool raises_privileges(const char *path)
 	return geteuid() != 0 && getxattr(path, "security.capability", NULL, 0) > 0;
 }
 
+bool is_executable(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
+}
+
 bool search_path(const char *program, char path[PATH_MAX])
 {
 	const char *dir = getenv("PATH");
@@ -108,11 +115,13 @@ bool search_path(const char *program, char path[PATH_MAX])
 
 	if (strchr(program, '/'))
 		return snprintf(path, PATH_MAX, "%s", program) < PATH_MAX;
+	if (!dir)
+		dir = "/bin:/usr/bin"; /* as execvp has it */
 	for (; dir && *dir; dir += len, dir += *dir == ':') {
 		len = (int)strcspn(dir, ":");
 		if (snprintf(path, PATH_MAX, "%.*s/%s", len ? len : 1, len ? dir : ".", program) >= PATH_MAX)
 			continue;
-		if (access(path, X_OK) == 0)
+		if (is_executable(path))
 			return true;
 	}
 	return false;
@@ -170,16 +179,21 @@ static bool set_variable(const char *variable, const char *value)
 	return false;
 }
 
-/* What cannot be read is said here instead of by each library of each process. */
+/*
+ * What cannot be read is said here instead of by each library of each process. Of a file it is what the file
+ * holds now: a pipe can be read once, and programs change their folder.
+ */
 static bool take_faults(const char *expression)
 {
 	struct vb_fault_plan plan;
 	char *text;
+	bool good;
 
 	if (!check_faults(expression, &plan, &text))
 		return false;
+	good = set_variable("VERBATIM_FAULTS", text);
 	free(text);
-	return set_variable("VERBATIM_FAULTS", expression);
+	return good;
 }
 
 static bool take_copy(const char *value)
@@ -192,17 +206,11 @@ static bool take_copy(const char *value)
 	return false;
 }
 
+/* Standard output is the program's. */
 static bool take_path(const char **path, const char *name, const char *value)
 {
 	*path = value;
-	return *value || refuse_value(name, value);
-}
-
-/* Standard output is the program's. */
-static bool take_page(const char *value)
-{
-	return strcmp(value, "-") == 0 ? refuse_value("timeline", value) :
-					 take_path(&captured.page, "timeline", value);
+	return (*value && strcmp(value, "-") != 0) || refuse_value(name, value);
 }
 
 static bool take_option(void *context, const char *name, const char *value)
@@ -219,7 +227,7 @@ static bool take_option(void *context, const char *name, const char *value)
 	if (strcmp(name, "capture") == 0)
 		return take_path(&captured.options.path, name, value);
 	if (strcmp(name, "timeline") == 0)
-		return take_page(value);
+		return take_path(&captured.page, name, value);
 	if (strcmp(name, "latency") != 0)
 		return recorder_option(&captured.options, name, value);
 	captured.wants_latency = true;
@@ -254,6 +262,7 @@ static void show_devices(const char *program)
 static int become(char **argv)
 {
 	show_devices(argv[0]);
+	give_signals_back();
 	execvp(argv[0], argv);
 	return exec_failed(argv[0], errno);
 }

@@ -21,9 +21,9 @@
 
 enum { STEP_MS = 5, BACKLOG = 256 };
 
-static volatile sig_atomic_t passed_on; /* a signal for the program */
+static volatile sig_atomic_t arrived[NSIG]; /* signals for the program */
 
-static void pass_on(int signal) { passed_on = signal; }
+static void note(int number) { arrived[number] = 1; }
 
 static int listen_as(char name[64])
 {
@@ -74,7 +74,7 @@ static const struct {
 	int number;
 	void (*handler)(int);
 } handled[] = {
-	{ SIGTERM, pass_on }, { SIGHUP, pass_on }, { SIGUSR1, pass_on }, { SIGUSR2, pass_on },
+	{ SIGUSR1, note }, { SIGUSR2, note }, { SIGHUP, note }, { SIGTERM, note }, /* which may end it: last */
 	{ SIGINT, SIG_IGN }, { SIGQUIT, SIG_IGN }, { SIGPIPE, SIG_IGN },
 };
 enum { HANDLED = sizeof(handled) / sizeof(handled[0]) };
@@ -92,6 +92,39 @@ static void restore_signals(const struct sigaction before[HANDLED])
 		sigaction(handled[i].number, &before[i], NULL);
 }
 
+/* Noted again while it is passed on, a signal is passed on again. */
+static void pass_signals_on(pid_t child)
+{
+	for (unsigned i = 0; i < HANDLED; i++) {
+		if (!arrived[handled[i].number])
+			continue;
+		arrived[handled[i].number] = 0;
+		kill(child, handled[i].number);
+	}
+}
+
+/*
+ * The program's process. No signal is delivered to it before it handles signals as the program does: what was
+ * passed on would be lost.
+ */
+static pid_t start(char **argv, int (*become)(char **argv))
+{
+	struct sigaction before[HANDLED];
+	sigset_t all, mask;
+	pid_t child;
+
+	sigfillset(&all);
+	sigprocmask(SIG_BLOCK, &all, &mask);
+	handle_signals(before);
+	child = fork();
+	if (child == 0)
+		restore_signals(before);
+	sigprocmask(SIG_SETMASK, &mask, NULL);
+	if (child == 0)
+		_exit(become(argv));
+	return child;
+}
+
 static int watch_over(struct recorder *r, pid_t child, int listener)
 {
 	int status;
@@ -99,9 +132,7 @@ static int watch_over(struct recorder *r, pid_t child, int listener)
 	while ((status = status_of(child)) < 0) {
 		take_callers(r, listener);
 		recorder_step(r, listener, STEP_MS);
-		if (passed_on)
-			kill(child, passed_on);
-		passed_on = 0;
+		pass_signals_on(child);
 	}
 	take_callers(r, listener);
 	recorder_step(r, -1, 0);
@@ -111,19 +142,13 @@ static int watch_over(struct recorder *r, pid_t child, int listener)
 /* The program's exit status; EXIT_OURS after a message. */
 static int record_run(const struct recorder_options *options, char **argv, int (*become)(char **argv))
 {
-	struct sigaction before[HANDLED];
 	char name[64];
 	int listener = listen_as(name), status;
 	struct recorder *r = listener >= 0 ? recorder_open(options) : NULL;
 
 	if (!r || setenv(VB_CAPTURE_VARIABLE, name, 1))
 		return EXIT_OURS;
-	handle_signals(before);
-	pid_t child = fork();
-	if (child == 0) {
-		restore_signals(before);
-		_exit(become(argv));
-	}
+	pid_t child = start(argv, become);
 	if (child < 0)
 		return complain("cannot start a process: %s", strerror(errno));
 	status = watch_over(r, child, listener);
@@ -162,7 +187,8 @@ static bool find_place(struct recorder_options *options, bool is_read, char path
 
 static bool prepare(const struct captured_run *run, struct recorder_options *options, char path[64])
 {
-	if ((run->page && !can_write(run->page)) || (run->picture && !can_write(run->picture)))
+	if ((run->page && !(timeline_may_write(run->page) && can_write(run->page))) ||
+	    (run->picture && !can_write(run->picture)))
 		return false;
 	if (options->path)
 		return true;

@@ -173,7 +173,7 @@ static bool write_text(const char *path, const char *text)
 	return done;
 }
 
-/* A user who may not mount may do so in a user namespace, where he keeps his number. */
+/* A user who may not mount may do so in a user namespace, where he keeps his number. False: maybe halfway. */
 static bool leave_mounts(void)
 {
 	char uid[64], gid[64];
@@ -185,6 +185,23 @@ static bool leave_mounts(void)
 	     !write_text("/proc/self/uid_map", uid) || !write_text("/proc/self/gid_map", gid)))
 		return false;
 	return mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) == 0;
+}
+
+/*
+ * Whether that works shows in a child: where a user namespace can be made but not used, as Ubuntu's AppArmor
+ * has it, a process that is in it has lost its number, and cannot go back.
+ */
+static bool may_leave_mounts(void)
+{
+	pid_t child = fork();
+	int status;
+
+	if (child == 0)
+		_exit(leave_mounts() ? 0 : errno);
+	if (child < 0 || waitpid(child, &status, 0) != child)
+		return false;
+	errno = WIFEXITED(status) ? WEXITSTATUS(status) : EPERM;
+	return status == 0;
 }
 
 /* A folder of `from` in a folder of the same name. What is there already is covered. */
@@ -237,6 +254,6 @@ bool mount_sysfs(void)
 {
 	char root[PATH_MAX];
 
-	return keep_tree(root) && leave_mounts() && add_ours(root, "devices/virtual") &&
+	return may_leave_mounts() && keep_tree(root) && leave_mounts() && add_ours(root, "devices/virtual") &&
 	       add_ours(root, "class");
 }

@@ -7,6 +7,7 @@
  */
 #include <fcntl.h>
 #include <getopt.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <string.h>
 #include <unistd.h>
@@ -63,6 +64,14 @@ int complain(const char *fmt, ...)
 	va_end(args);
 	fputc('\n', stderr);
 	return EXIT_OURS;
+}
+
+bool flush_output(void)
+{
+	if (!fflush(stdout) && !ferror(stdout))
+		return true;
+	complain("what was to be shown could not be written");
+	return false;
 }
 
 /* Of the commands that a group has, such as "lab "; "": of all others. */
@@ -130,28 +139,64 @@ static int run_command(int argc, char **argv)
 	return command ? command->run(argc, argv) : complain_of_command(argv[0]);
 }
 
-/* Standard streams that are closed would be taken by descriptors that processes of the lab need. */
+/* ---- what a process inherits ---- */
+
+static bool ignored_children; /* whoever started this command ignores SIGCHLD */
+static bool closed[STDERR_FILENO + 1]; /* standard streams */
+
+/*
+ * Standard streams that are closed would be taken by files, which then got what is said. What stands in for
+ * them can neither be read nor written, and a program that is run has them closed again.
+ */
 static void occupy_streams(void)
 {
-	int fd;
-
-	do
-		fd = open("/dev/null", O_RDWR);
-	while (fd >= 0 && fd <= STDERR_FILENO);
-	if (fd >= 0)
-		close(fd);
+	for (int fd = 0; fd <= STDERR_FILENO; fd++)
+		closed[fd] = fcntl(fd, F_GETFD) < 0 &&
+			     open("/dev/null", (fd ? O_RDONLY : O_WRONLY) | O_CLOEXEC) == fd;
 }
+
+/* Processes of a lab need them. */
+static void open_streams(void)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	for (int fd = 0; fd <= STDERR_FILENO; fd++)
+		if (closed[fd])
+			dup2(null, fd);
+	if (null >= 0)
+		close(null);
+}
+
+/* While SIGCHLD is ignored, nobody learns how a child has ended. */
+static void heed_children(void) { ignored_children = signal(SIGCHLD, SIG_DFL) == SIG_IGN; }
+
+void give_signals_back(void)
+{
+	if (ignored_children)
+		signal(SIGCHLD, SIG_IGN);
+}
+
+bool is_ignored(int number)
+{
+	struct sigaction action;
+
+	return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+/* ---- commands ---- */
 
 /* Its commands are rows of their own, of two words. */
 int command_lab(int argc, char **argv)
 {
 	char name[64];
 
-	if (argc < 2 || argv[1][0] == '-') {
+	if (argc < 2) {
 		print_help("lab");
-		return argc < 2 ? EXIT_OURS : 0;
+		return EXIT_OURS;
 	}
-	occupy_streams();
+	if (take_options(argc, argv, OPTIONS_FIRST, NULL, NULL) < 0) /* there is none but --help */
+		return EXIT_OURS;
+	open_streams();
 	snprintf(name, sizeof(name), "lab %.32s", argv[1]);
 	if (!find_command(name))
 		return complain("lab has no command '%s' (see verbatim lab --help)", argv[1]);
@@ -159,7 +204,7 @@ int command_lab(int argc, char **argv)
 	return find_command(name)->run(argc - 1, argv + 1);
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
 	static const struct option ours[] = {
 		{ "help", no_argument, NULL, 'h' },
@@ -178,4 +223,14 @@ int main(int argc, char **argv)
 		return run_command(argc - optind, argv + optind);
 	}
 	return complain("no option '%s' (see verbatim --help)", argv[1]);
+}
+
+int main(int argc, char **argv)
+{
+	int status;
+
+	occupy_streams();
+	heed_children();
+	status = run(argc, argv);
+	return status ? status : !flush_output();
 }

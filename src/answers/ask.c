@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "answers/ask.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -25,10 +26,17 @@ static uint64_t now_ms(void)
 
 /* ---- finding ---- */
 
+void process_clean_name(char *name)
+{
+	for (; *name; name++)
+		if (iscntrl((unsigned char)*name))
+			*name = '?';
+}
+
 /* What /proc shows of a process, whether it answers or not. */
 static void read_proc(struct process *p)
 {
-	char path[64], line[256];
+	char path[64], text[256];
 	FILE *f;
 
 	strcpy(p->name, "?");
@@ -37,12 +45,12 @@ static void read_proc(struct process *p)
 	f = p->pid > 0 ? fopen(path, "re") : NULL;
 	if (!f)
 		return;
-	if (fgets(line, sizeof(line), f)) {
-		char *begin = strchr(line, '('), *end = strrchr(line, ')');
-		if (begin && end && end > begin && end[1] == ' ') {
-			snprintf(p->name, sizeof(p->name), "%.*s", (int)(end - begin - 1), begin + 1);
-			p->run_state = end[2];
-		}
+	text[fread(text, 1, sizeof(text) - 1, f)] = '\0'; /* a name may have an end of line in it */
+	char *begin = strchr(text, '('), *end = strrchr(text, ')');
+	if (begin && end && end > begin && end[1] == ' ') {
+		snprintf(p->name, sizeof(p->name), "%.*s", (int)(end - begin - 1), begin + 1);
+		process_clean_name(p->name);
+		p->run_state = end[2];
 	}
 	fclose(f);
 }
@@ -64,8 +72,8 @@ static const char *why_silent(const struct process *p)
 	return "no answer in time";
 }
 
-/* False: the process has ended. */
-static bool connect_to(struct process *p)
+/* False: the process has ended, or *is_short: there is no socket for it. */
+static bool connect_to(struct process *p, bool *is_short)
 {
 	struct sockaddr_un un = { .sun_family = AF_UNIX };
 	struct ucred peer;
@@ -73,6 +81,7 @@ static bool connect_to(struct process *p)
 	int len = snprintf(un.sun_path + 1, sizeof(un.sun_path) - 1, VB_INSPECTION_NAME "%u", p->slot);
 
 	p->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	*is_short |= p->fd < 0;
 	if (p->fd < 0 || connect(p->fd, (struct sockaddr *)&un,
 				 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len)) < 0) {
 		snprintf(p->trouble, sizeof(p->trouble), "cannot be asked: %s", strerror(errno));
@@ -107,7 +116,7 @@ static void add(struct processes *all, uint32_t slot)
 	all->list = list;
 	p = &list[all->count];
 	*p = (struct process){ .slot = slot, .uid = (uid_t)-1, .fd = -1, .memfd = -1 };
-	if (connect_to(p)) {
+	if (connect_to(p, &all->is_short)) {
 		if (p->trouble[0])
 			close_fd(&p->fd);
 		all->count++;
@@ -126,7 +135,7 @@ static uint32_t slot_of(const char *line)
 	return slot < MAX_SLOTS ? (uint32_t)slot : 0;
 }
 
-static bool seen[MAX_SLOTS];
+static __thread bool seen[MAX_SLOTS];
 
 /* An accepted connection has its listener's name, so each name appears more than once. */
 static void read_names(void)
@@ -346,7 +355,7 @@ static const size_t sizes[] = {
 
 const void *process_next(const struct process *p, size_t *at, enum vb_record_kind kind)
 {
-	static _Alignas(8) uint8_t found[VB_RECORD_MAX];
+	static __thread _Alignas(8) uint8_t found[VB_RECORD_MAX];
 	struct vb_record head;
 
 	while (p->bytes - *at >= sizeof(head)) {

@@ -3,7 +3,8 @@
  * The processes of this network namespace that use verbatim, and what those of the same user report of
  * themselves (host/inspect.h). A process is found by the name on which it listens, and the kernel vouches
  * for its pid and user. All are asked at once, and none is waited for longer than `timeout_ms`. The verbatim
- * command uses it, and the answers to rdma(8). One thread at a time.
+ * command uses it, and the answers to rdma(8) and about counters, which may come from two threads of a
+ * program: each has processes of its own.
  */
 #ifndef VB_ANSWERS_ASK_H
 #define VB_ANSWERS_ASK_H
@@ -18,7 +19,7 @@ struct process {
 	uint32_t slot;
 	pid_t pid;             /* 0: in another pid namespace */
 	uid_t uid;
-	char name[64];         /* of its program; "?" if unknown */
+	char name[64];         /* of its program, without control characters; "?" if unknown */
 	char run_state;        /* as in /proc/PID/stat; '?' */
 	bool is_foreign;       /* another user's, who alone (and root) may ask it */
 	char trouble[96];      /* why it has not answered, or not fully; empty: it has */
@@ -31,7 +32,7 @@ struct process {
 struct processes {
 	struct process *list;
 	unsigned count;
-	bool is_short;         /* memory was out: something is missing */
+	bool is_short;         /* memory or descriptors were out: something is missing */
 	bool keeps;            /* what processes_ask has used, for the next time */
 };
 
@@ -46,12 +47,15 @@ void processes_refresh(struct processes *processes);
 void processes_ask(struct processes *processes, uint32_t kinds, unsigned timeout_ms);
 void processes_free(struct processes *processes);
 
+/* Control characters, which would play tricks with a terminal, become '?'. */
+void process_clean_name(char *name);
+
 /* Sends a question with a descriptor; 0 or a negative errno. */
 int process_question(const struct process *p, const struct vb_question *q, int fd);
 
 /*
  * The next record behind *at (0 at first) of a kind, or NULL. What the process left out of it is
- * zero. VB_RECORD_MAX bytes can be read, until the next call.
+ * zero. VB_RECORD_MAX bytes can be read, until the thread's next call.
  */
 const void *process_next(const struct process *p, size_t *at, enum vb_record_kind kind);
 unsigned process_count(const struct process *p, enum vb_record_kind kind);

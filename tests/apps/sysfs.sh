@@ -153,6 +153,15 @@ else
 	check mounts__user "$(id -u) $(id -g)" "$(run busybox sh -c 'echo $(id -u) $(id -g)')"
 	check mounts__status 7 "$(run busybox sh -c 'exit 7'; echo $?)"
 	check mounts__none_in_the_world "" "$(grep ' /sys/class' /proc/self/mounts)"
+	if [[ $(id -u) == 0 ]] && setpriv --reuid=12345 --regid=12345 --clear-groups "$verbatim" --version >/dev/null 2>&1; then
+		# An ordinary user, and a /proc by which nobody can be mapped: a user namespace would have none.
+		check mounts__where_users_cannot_be_mapped 12345 "$(unshare -m sh -c 'mount -n -t tmpfs none /proc &&
+			mkdir -p /proc/self/ns && touch /proc/self/ns/net && ln -s "$0" /proc/self/exe &&
+			ln -s /dev/full /proc/self/uid_map && touch /proc/self/setgroups /proc/self/gid_map &&
+			exec setpriv --reuid=12345 --regid=12345 --clear-groups "$0" run busybox id -u' "$verbatim")"
+	else
+		skip mounts__where_users_cannot_be_mapped "only root can become another user"
+	fi
 	check mounts__off 1 "$(run --no-sysfs busybox cat $class/vb_lo/node_type 2>/dev/null; echo $?)"
 	start_traffic
 	check mounts__counters_move 0 "$(run busybox sh -c "read a <$class/vb_lo/ports/1/hw_counters/rdma_sends

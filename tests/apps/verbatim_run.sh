@@ -11,6 +11,10 @@ unset LD_LIBRARY_PATH VERBATIM_DEBUG
 
 . "$(dirname "$0")/tap.sh"
 
+# python3 -c "$ignore" PROGRAM...: with SIGCHLD ignored
+ignore='import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execvp(sys.argv[1], sys.argv[1:])'
+ignored='grep ^SigIgn /proc/self/status'
+
 status() { "$@" >"$work/out" 2>"$work/err"; echo $?; }
 
 check version "verbatim" "$("$verbatim" --version | cut -d' ' -f1)"
@@ -65,6 +69,14 @@ if [[ -e $libdir/libibverbs.so.1 ]]; then
 	check run__beginning_of_one_option 1 "$("$verbatim" run --deb sh -c 'echo $VERBATIM_DEBUG')"
 	check run__double_dash hello "$("$verbatim" run -- echo hello)"
 	check run__stdin through "$(echo through | "$verbatim" run cat)"
+	# What a file holds counts, wherever the program goes, and though a pipe can be read once.
+	faults='fail ibv_reg_mr ENOMEM'
+	echo "$faults" >"$work/faults"
+	check run__faults_of_a_file "$faults" "$(cd "$work"; "$verbatim" run --faults=@faults sh -c 'cd /; echo $VERBATIM_FAULTS')"
+	check run__faults_of_a_pipe "$faults" "$("$verbatim" run --faults=@<(echo "$faults") sh -c 'echo $VERBATIM_FAULTS')"
+	check run__ignored_children_stay_ignored "$(python3 -c "$ignore" sh -c "$ignored")" \
+		"$(python3 -c "$ignore" "$verbatim" run sh -c "$ignored")"
+	check run__closed_input_stays_closed 1 "$("$verbatim" run cat <&- 2>/dev/null; echo $?)"
 	check run__exit_status 42 "$(status "$verbatim" run sh -c 'exit 42')"
 	check run__nothing_printed "" "$(status "$verbatim" run true >/dev/null; cat "$work/out" "$work/err")"
 	check run__killed_by_signal 143 "$("$verbatim" run sh -c 'kill -TERM $$' 2>/dev/null; echo $?)"

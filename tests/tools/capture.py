@@ -11,8 +11,10 @@ import collections
 import contextlib
 import dataclasses
 import errno
+import functools
 import os
 import re
+import select
 import shutil
 import signal
 import struct
@@ -931,6 +933,8 @@ def run__statuses_and_streams():
     expect(status("sh", "-c", "kill -TERM $$")[0], 143, "killed by a signal")
     expect(status("cat", input="through"), (0, "through", ""), "streams")
     expect(status("no-such-program")[0], 127, "not found")
+    ignore = functools.partial(signal.signal, signal.SIGCHLD, signal.SIG_IGN)
+    expect(status("sh", "-c", "exit 42", preexec_fn=ignore)[0], 42, "for who ignores children")
     expect(Capture(log("run.pcapng")).packets, [], "a program without devices")
     expect(
         subprocess.run(
@@ -939,7 +943,7 @@ def run__statuses_and_streams():
         125,
         "no file",
     )
-    for option in "--qp=x", "--opcode=nonsense", "--snap=1", "--direction=up", "--buffer=0", "--capture=":
+    for option in "--qp=x", "--opcode=nonsense", "--snap=1", "--direction=up", "--buffer=0", "--capture=", "--capture=-":
         expect(
             subprocess.run([VERBATIM, "run", option, "true"], capture_output=True, check=False).returncode,
             125,
@@ -971,6 +975,72 @@ def rping_pair(port):
     place = f"-a 127.0.0.1 -p {port} -C 5"
     listens = f"until {VERBATIM} show ids | grep -q 'listening *127.0.0.1:{port} '; do sleep 0.1; done"
     return f"rping -s {place} & {listens}; rping -c {place}; wait"
+
+
+@case
+def run__signals_that_come_together():
+    script = "trap 'echo one' USR1; trap 'echo two' USR2; trap 'exit 7' TERM; echo up; while :; do sleep 0.1; done"
+    words = [VERBATIM, "run", f"--capture={log('signals.pcapng')}", "sh", "-c", script]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as tool:
+        expect(tool.stdout.readline(), "up\n", "it runs")
+        tool.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, tool.pid, os.WSTOPPED)
+        for number in signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGCONT:
+            tool.send_signal(number)
+        try:
+            expect(tool.wait(LIMIT_S), 7, "the program's own way")
+        finally:
+            tool.kill()
+        expect(sorted(tool.stdout.read().split()), ["one", "two"], "those before")
+
+
+@case
+def run__memory_of_those_that_ended():
+    """A script starts one after the other, and looks at the memory of who captures."""
+    script = "for n in 1 2 3 4; do ibv_devinfo >/dev/null; done; "
+    script += "while grep verbatim-capture /proc/$PPID/maps; do sleep 0.1; done"
+    done = run(f"--capture={log('ended.pcapng')}", "sh", "-c", script)
+    expect(done.returncode, 0, done.stderr)
+    expect(len(Capture(log("ended.pcapng")).interfaces), 4, "processes")
+
+
+@case
+def reader_along():
+    """Who reads the standard output gets what there is while the capture goes on: at first that it begins."""
+    with subprocess.Popen([VERBATIM, "capture", "--quiet", "-"], stdout=subprocess.PIPE, bufsize=0) as tool:
+        try:
+            expect(select.select([tool.stdout], [], [], LIMIT_S)[0], [tool.stdout], "something comes")
+            expect(tool.stdout.read(4), b"\x0a\x0d\x0d\x0a", "the section's beginning")
+        finally:
+            tool.terminate()
+        expect(tool.wait(LIMIT_S), 0, "exit status")
+
+
+@case
+def no_hangup():
+    """Under nohup(1) a capture goes on."""
+    words = [VERBATIM, "capture", log("nohup.pcapng")]
+    ignore = functools.partial(signal.signal, signal.SIGHUP, signal.SIG_IGN)
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, preexec_fn=ignore) as tool:
+        expect("capturing" in tool.stderr.readline(), True, "it has begun")
+        with open(f"/proc/{tool.pid}/status", encoding="ascii", errors="replace") as status:
+            ignored = int(re.search(r"^SigIgn:\s*(\w+)", status.read(), re.MULTILINE)[1], 16)
+        tool.terminate()
+        expect((ignored & 1, tool.wait(LIMIT_S)), (1, 0), "the hangup is ignored")
+
+
+@case
+def closed_streams():
+    """What is said does not get into the file, which would be the first to be opened."""
+    path = log("closed.pcapng")
+    words = ["sh", "-c", f'exec {VERBATIM} "$@" 2>&-', "sh"]
+    subprocess.run([*words, "capture", "--seconds=0.1", path], check=True, timeout=LIMIT_S)
+    expect(Capture(path).packets, [], "packets")
+    done = subprocess.run(
+        [*words, "run", f"--capture={path}", "sh", "-c", "echo said >&2"], check=False, timeout=LIMIT_S
+    )
+    expect(done.returncode != 0, True, "the program's stream is closed, too")
+    expect(Capture(path).packets, [], "packets")
 
 
 @case

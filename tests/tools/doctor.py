@@ -491,6 +491,15 @@ def settings_that_cannot_be_read():
 def programs():
     expect(doctor("rping")["program"]["status"], "ok", "an ordinary program")
     expect(doctor("no-such-program")["program"]["status"], "bad", "a program that is not there")
+    expect(doctor(LOGS)["program"]["status"], "bad", "a folder")
+    foreign = os.path.join(LOGS, "foreign")
+    with open(shutil.which("true"), "rb") as file:
+        data = bytearray(file.read())
+    data[18:20] = struct.pack("<H", 2)  # of a SPARC
+    with open(foreign, "wb") as file:
+        file.write(data)
+    os.chmod(foreign, 0o755)
+    expect("other processors" in doctor(foreign)["program"]["found"], True, "a program of another machine")
     static = os.path.join(LOGS, "static")
     if (
         subprocess.run(

@@ -5,6 +5,7 @@
 usage: lab.py BUILD_DIR [PATTERN]
 """
 import contextlib
+import functools
 import json
 import os
 import pty
@@ -14,6 +15,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 
@@ -28,7 +30,8 @@ LIMIT_S = 60.0
 CASES = []
 # All processes of a lab, and what runs in it, have this in their environment.
 MARK = f"LAB_TEST_MARK={uuid.uuid4()}"
-ENV = os.environ | dict([MARK.split("=")])
+MARKED = dict([MARK.split("=")])
+ENV = os.environ | MARKED
 ORDINARY_USER = 12345
 UNSHARE = {"x86_64": 272, "aarch64": 97}.get(os.uname().machine)
 
@@ -133,6 +136,9 @@ def programs():
         expect(done.returncode, 0, "from /tmp, which a host has too")
         many = [f"word{n}" for n in range(30000)]
         expect(lab("exec", "h1", "echo", *many).split(), many, "many words")
+        many = [""] * 30000
+        few = {"PATH": os.environ["PATH"]} | MARKED
+        expect(lab("exec", "h1", "sh", "-c", "echo $#", "sh", *many, env=few), "30000\n", "empty words")
         words = [VERBATIM, "lab", "exec", "h2", "sh", "-c", "echo up; sleep 1000"]
         with subprocess.Popen(words, env=ENV, stdout=subprocess.PIPE) as program:
             program.stdout.readline()
@@ -145,11 +151,14 @@ def mistakes():
     lab("up", status=125)
     lab("up", "--hosts=0", status=125)
     lab("up", "--hosts=many", status=125)
-    lab("up", "--hosts=2", "--seed=x", status=125)
+    for seed in "x", "-1", "+1", " 1", "", "18446744073709551616":
+        lab("up", "--hosts=2", f"--seed={seed}", status=125)
     lab("up", "--hosts=2", "--mtu=100", status=125)
     lab("up", "--hosts=2", "--name=a/b", status=125)
     lab("down", status=125)
     lab("nonsense", status=125)
+    lab("--nonsense", status=125)
+    lab("--json", status=125)
     expect("lab exec" in lab("--help"), True, "help")
     with running(1):
         done = lab_process("up", "--hosts=1")
@@ -170,6 +179,56 @@ def closed_streams():
 
 
 @case
+def no_hangup():
+    """Under nohup(1) a program goes on. Of the two signals the hangup would be the first to be passed on."""
+    script = "trap 'echo hung up' HUP; trap 'echo end; exit 3' USR1; echo up; while :; do sleep 0.1; done"
+    ignore = functools.partial(signal.signal, signal.SIGHUP, signal.SIG_IGN)
+    with running(1):
+        words = [VERBATIM, "lab", "exec", "h1", "sh", "-c", script]
+        with subprocess.Popen(words, env=ENV, stdout=subprocess.PIPE, text=True, preexec_fn=ignore) as one:
+            expect(one.stdout.readline(), "up\n", "it runs")
+            one.send_signal(signal.SIGHUP)
+            one.send_signal(signal.SIGUSR1)
+            try:
+                expect((one.wait(LIMIT_S), one.stdout.read()), (3, "end\n"), "what the program got")
+            finally:
+                one.kill()
+
+
+@case
+def starter_ignores_children():
+    with running(1, preexec_fn=functools.partial(signal.signal, signal.SIGCHLD, signal.SIG_IGN)):
+        lab("exec", "h1", "sh", "-c", "exit 7", status=7)
+
+
+@case
+def starters_descriptors():
+    """Who reads a pipe of whoever makes a lab sees its end, though the lab lives on."""
+    ours, theirs = os.pipe()
+    with running(1, pass_fds=[theirs]):
+        os.close(theirs)
+        os.set_blocking(ours, False)
+        try:
+            expect(os.read(ours, 1), b"", "what is read")
+        except BlockingIOError:
+            raise Failure("somebody has the pipe") from None
+        finally:
+            os.close(ours)
+
+
+@case
+def command_has_an_odd_name():
+    build = os.path.dirname(VERBATIM)
+    with tempfile.TemporaryDirectory(prefix="o'neil $HOME ü") as folder:
+        command = shutil.copy(VERBATIM, folder)
+        os.symlink(os.path.join(build, "lib"), os.path.join(folder, "lib"))
+        subprocess.run([command, "lab", "up", "--hosts=2"], env=ENV, check=True, timeout=LIMIT_S)
+        expect(lab("exec", "h1", "ssh", "h2", "hostname"), "h2\n", "from host to host")
+        lab("down")
+        nothing_left()
+
+
+@case
 def ssh():
     with running(3):
         expect(lab("exec", "h1", "ssh", "-x", "-o", "BatchMode=yes", "me@h3", "hostname;", "echo", "'a  b'"),
@@ -178,6 +237,7 @@ def ssh():
         lab("exec", "h1", "ssh", "h2", "exit 3", status=3)
         lab("exec", "h1", "ssh", "h8", "true", status=125)
         lab("exec", "h1", VERBATIM, "lab", "down", status=125)
+        lab("exec", "h1", VERBATIM, "lab", "up", "--hosts=1", "--name=inner", status=125)
         expect(len(lab("exec", "h1", VERBATIM, "lab", "ls").splitlines()), 3, "hosts, seen from within")
 
 
@@ -290,6 +350,9 @@ def hosts_die_and_come_back():
         lab("host", "start", "h1", "h2")
         expect(lab("exec", "h2", sys.executable, "-c", CONNECT), "ECONNREFUSED\n", "both are back")
         lab("host", "kill", "h3", status=125)
+        lab("host", "kill", "h1 h2", status=125)
+        lab("host", "kill", "", status=125)
+        expect(states(), {"h1": "up", "h2": "up"}, "hosts")
         lab("host", "melt", "h1", status=125)
         lab("host", "kill", status=125)
 
@@ -473,6 +536,16 @@ def kernel_denies_it():
     return None
 
 
+# Has the name of root's lab, and waits.
+SQUAT = """
+import socket
+s = socket.socket(socket.AF_UNIX)
+s.bind("\\0verbatim-lab/0/lab"); s.listen(); print("there", flush=True)
+calls = []
+while True: calls.append(s.accept())
+"""
+
+
 @case
 def ordinary_user():
     if os.environ.get("VERBATIM_TEST_ISOLATED", "root") != "root" or os.getuid() != 0:
@@ -488,6 +561,14 @@ def ordinary_user():
     finally:
         lab("down", prefix=user)
     nothing_left()
+    with subprocess.Popen([*user, sys.executable, "-c", SQUAT], stdout=subprocess.PIPE, text=True) as other:
+        try:
+            expect(other.stdout.readline(), "there\n", "another has the name of a lab")
+            for words in ("exec", "h1", "true"), ("link", "ls"), ("down",):
+                done = lab_process(*words)
+                expect((done.returncode, "not permitted" in done.stderr), (125, True), f"{words}: {done.stderr}")
+        finally:
+            other.kill()
     return None
 
 

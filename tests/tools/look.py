@@ -175,6 +175,25 @@ def show__kinds_that_were_asked_for():
 
 
 @case
+def show__many_addresses():
+    """All that a device has are told."""
+    added = [f"fd00:1111:2222:3333:4444:5555:6666:{n}" for n in range(1001, 1013)]
+    for address in added:
+        words = ["ip", "-6", "address", "add", f"{address}/128", "dev", "lo"]
+        if subprocess.run(words, capture_output=True, check=False).returncode:
+            return "no IPv6 addresses can be added here"
+    try:
+        with running(PING_SERVER) as (pid,):
+            told = [d["gids"].split(",") for d in shown(pid)["devices"] if d["device"] == "vb_lo"]
+            expect([gids for gids in told if not set(added) <= set(gids)], [], "devices that lack one")
+            expect(bool(told), True, "devices")
+    finally:
+        for address in added:
+            subprocess.run(["ip", "-6", "address", "del", f"{address}/128", "dev", "lo"], check=True)
+    return None
+
+
+@case
 def show__queue_pair_before_it_is_connected():
     with running("ibv_srq_pingpong -p 18599") as (pid,):
         wait_for(lambda: pid in processes() and len(shown(pid)["qps"]) == 16, "16 queue pairs")
@@ -275,17 +294,57 @@ def ps__without_proc():
 
 
 @case
-def ps__output_that_cannot_be_written():
-    with open("/dev/full", "wb") as full:
+def output_that_cannot_be_written():
+    for words in "ps --json", "--version", "--help", "help top", "stats --help", "faults", "faults --words", "lab --help":
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run(
+                [VERBATIM, *words.split()],
+                stdout=full,
+                stderr=subprocess.PIPE,
+                text=True,
+                check=False,
+                timeout=LIMIT_S,
+            )
+        expect((done.returncode, "could not be written" in done.stderr), (1, True), f"{words}: {done.stderr}")
+
+
+# Opens a device under a name that would play tricks with lines and terminals.
+ODD_NAME = """
+import ctypes, time
+ctypes.CDLL(None).prctl(15, b"a\\n\\x1b[2J b)", 0, 0, 0)
+verbs = ctypes.CDLL("libibverbs.so.1")
+verbs.ibv_get_device_list.restype = ctypes.POINTER(ctypes.c_void_p)
+verbs.ibv_open_device.argtypes = [ctypes.c_void_p]
+verbs.ibv_open_device.restype = ctypes.c_void_p
+print(bool(verbs.ibv_open_device(verbs.ibv_get_device_list(None)[0])), flush=True)
+time.sleep(1000)
+"""
+
+
+@case
+def ps__odd_names():
+    words = [VERBATIM, "run", sys.executable, "-c", ODD_NAME]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as program:
+        try:
+            expect(program.stdout.readline(), "True\n", "it has a device")
+            row = processes()[program.pid]
+            expect((row["name"], row["run_state"] != "?"), ("a??[2J b)", True), "name, and state behind it")
+            expect(verbatim("show").splitlines()[0], f"{program.pid} a??[2J b)", "what a terminal gets")
+        finally:
+            program.kill()
+
+
+@case
+def ps__without_descriptors():
+    with pinging():
         done = subprocess.run(
-            [VERBATIM, "ps", "--json"],
-            stdout=full,
-            stderr=subprocess.PIPE,
+            ["sh", "-c", f"ulimit -n 4; exec {VERBATIM} ps"],
+            capture_output=True,
             text=True,
             check=False,
             timeout=LIMIT_S,
         )
-    expect((done.returncode, "could not be written" in done.stderr), (1, True), done.stderr)
+        expect((done.returncode, "ulimit -n" in done.stderr), (125, True), f"{done.stdout}{done.stderr}")
 
 
 @case
@@ -306,6 +365,8 @@ def usage():
     verbatim("ps", "qps", status=125)
     verbatim("ps", "--watch=0", status=125)
     verbatim("show", "1", status=1)
+    done = subprocess.run([VERBATIM, "ps", *["1"] * 65], capture_output=True, text=True, check=False)
+    expect((done.returncode, "64 processes" in done.stderr), (125, True), done.stderr)
     done = subprocess.run([VERBATIM, "show", "nonsense"], capture_output=True, text=True, check=False)
     expect("'nonsense' is no kind of object" in done.stderr, True, done.stderr)
     expect(re.findall(r"--help +(.*)", verbatim("ps", "--help")), ["show this help"], "the text of --help")

@@ -6,9 +6,11 @@ what is said as text, as JSON and as JUnit XML; and whatever ends it, nothing is
 usage: scenarios.py BUILD_DIR [PATTERN]
 """
 import contextlib
+import functools
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -183,7 +185,10 @@ def programs_misbehave():
         + program("endless", "h1", r"tr '\0' x </dev/zero", 'signal = "KILL"')
         + program("binary", "h1", "head -c 100000 /dev/urandom; echo; echo over", 'output = "^over$"')
         + program("prompt", "h2", "printf 'ready: '; sleep 1000", 'signal = "USR2"', 'output = "^ready: $"')
-        + program("after", "h2", "true", 'after = { program = "prompt", prints = "^ready: $" }')
+        + program("after", "h2", "true", 'after = { program = "prompt", prints = "^ready: " }')
+        + program("early", "h2", "true", 'after = { program = "pieces", prints = "^ping-1$" }')
+        + program("pieces", "h2", "printf ping-1; sleep 0.5; echo 0")
+        + program("characters", "h2", "printf 'x%.0s' $(seq 4095); echo '\u20ac'", 'output = "^\u20ac$"')
         + program("background", "h2", "sleep 1000 & echo started")
         + program("daemon", "h2", "trap '' TERM HUP; echo up; sleep 1000 & wait", "daemon = true", 'output = "up"')
         + program("input", "h2", "cat; echo end", 'output = "^end$"')
@@ -193,6 +198,7 @@ def programs_misbehave():
     )
     found = verdict(said)
     expect(found.pop("flood"), ["it did not end within 0.2 s"], "flood")
+    expect("not started" in found.pop("early")[0], True, "what waits for a line, of which a piece was there")
     expect(set(map(tuple, found.values())), {()}, f"other failures in {found}")
     expect(max(len(line) for line in output(said, "endless")), 4096, "the longest line")
 
@@ -305,10 +311,11 @@ LIVES = "hosts = 3\n" + program("lives", "h2", "trap '' TERM INT HUP; echo up; s
 
 
 @contextlib.contextmanager
-def living(*options, text=LIVES, until_it_is_up=True):
+def living(*options, text=LIVES, until_it_is_up=True, **kwargs):
     with written(text) as file:
-        with subprocess.Popen([VERBATIM, "lab", "run", *options, file], env=ENV, text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as one:  # fmt: skip
+        words = [VERBATIM, "lab", "run", *options, file]
+        kwargs |= {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True, "env": ENV}
+        with subprocess.Popen(words, **kwargs) as one:
             if until_it_is_up:
                 while "lives| up" not in one.stdout.readline():
                     expect(one.poll(), None, "it runs")
@@ -324,6 +331,17 @@ def interrupted():
             said = one.communicate(timeout=LIMIT_S)[0]
             expect(one.returncode, 128 + number, f"exit status {said}")
             says(said, f"FAILED: it was interrupted by {signal.Signals(number).name}", "it had not ended")
+
+
+@case
+def no_hangup():
+    """Under nohup(1) a scenario goes on; of the two signals the hangup would be taken first."""
+    with living(preexec_fn=functools.partial(signal.signal, signal.SIGHUP, signal.SIG_IGN)) as one:
+        one.send_signal(signal.SIGHUP)
+        one.send_signal(signal.SIGTERM)
+        said = one.communicate(timeout=LIMIT_S)[0]
+        expect(one.returncode, 128 + signal.SIGTERM, f"exit status {said}")
+        says(said, "FAILED: it was interrupted by SIGTERM")
 
 
 @case
@@ -408,6 +426,12 @@ def up_from_a_file():
     )
     with written(text) as file:
         lab("up", f"--topology={file}", "--hosts=3", status=125)
+        # a name that begins as a shape does is still a file's
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copy(file, os.path.join(folder, "leaf-spine.toml"))
+            lab("up", "--topology=leaf-spine.toml", cwd=folder)
+        lab("down")
+        nothing_left()
         lab("up", "--topology=/no/such/file", status=125)
         lab("up", f"--topology={file}", "--mtu=5000")
     expect(labs.states(), {"left": "up", "right": "up", "third": "up"}, "hosts")

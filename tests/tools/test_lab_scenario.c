@@ -94,6 +94,7 @@ static void file__wrong(void **state)
 	} files[] = {
 		{ "hosts = 2\nx y\n", "file:2: " },
 		{ "hosts = 2\nhosts = 3\n", "file:2: " },
+		{ "hosts = 2\n\"hosts\\u0000\" = 3\n", "file:2: no key has a zero" },
 		{ "", "'hosts': is missing" },
 		{ "hosts = 0\n", "file:1: 'hosts': a number from 1 to 250" },
 		{ "hosts = '2'\n", "file:1: 'hosts'" },
@@ -132,6 +133,7 @@ static void file__wrong(void **state)
 		{ "hosts = 2\n" ONE "limit = '1s'\ndaemon = true\n", "file:6: 'limit': nobody waits" },
 		{ "hosts = 2\n" ONE "environment = { A = 3 }\n", "file:6: 'A'" },
 		{ "hosts = 2\n" ONE "environment = { 'A=B' = '3' }\n", "file:6: 'A=B'" },
+		{ "hosts = 2\n" ONE "environment = { \"A\\u0000\" = '3' }\n", "file:6: no key has a zero" },
 		{ "hosts = 2\n" ONE "after = 'one'\n", "file:6: 'after': this is no table" },
 		{ "hosts = 2\n" ONE "after = {}\n", "file:6: 'after': one of" },
 		{ "hosts = 2\n" ONE "after = { ends = 'two' }\n", "file:6: 'ends': there is no program 'two'" },
@@ -248,7 +250,10 @@ static void next__causes(void **state)
 	lab_progress_happened(&progress, NULL);
 	prints(0, "ready soon", true, SECOND);
 	assert_waits(SECOND, LAB_LIMIT_S * SECOND);
-	prints(0, "ready", false, 2 * SECOND); /* no line yet */
+	prints(0, "ready", false, 2 * SECOND); /* and so much of it comes first */
+	prints(0, "ready soon", true, 2 * SECOND);
+	assert_waits(2 * SECOND, LAB_LIMIT_S * SECOND);
+	prints(0, "ready", true, 2 * SECOND);
 	prints(0, "ready", true, 3 * SECOND);
 	assert_waits(2 * SECOND, 3 * SECOND);
 	assert_next(3 * SECOND, LAB_STEP_START, 1);
@@ -370,6 +375,16 @@ static void judge__ends(void **state)
 	}
 }
 
+/* A question has no end of line. */
+static void next__after_a_beginning(void **state)
+{
+	open_progress("hosts = 2\n" ONE TWO "after = { program = 'one', prints = '^really' }\n");
+	assert_next(0, LAB_STEP_START, 0);
+	prints(0, "really?", false, SECOND);
+	assert_next(SECOND, LAB_STEP_START, 1);
+	close_progress();
+}
+
 static void judge__output(void **state)
 {
 	open_progress("hosts = 2\n" ONE "output = ['^a+$', 'never']\n" TWO "absent = ['error', '^$']\n");
@@ -410,6 +425,7 @@ int main(void)
 		cmocka_unit_test(file__wrong),
 		cmocka_unit_test(next__in_order_of_time),
 		cmocka_unit_test(next__causes),
+		cmocka_unit_test(next__after_a_beginning),
 		cmocka_unit_test(next__what_cannot_come),
 		cmocka_unit_test(next__daemons),
 		cmocka_unit_test(next__daemon_that_dies),

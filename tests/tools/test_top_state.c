@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* tools/top/state.c: rates, order and trouble, from records as processes send them. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -266,6 +267,32 @@ static void scale__has_six_characters(void **state)
 	}
 }
 
+static void *look_at_port(void *arg)
+{
+	const struct vb_record_port *r;
+	size_t at = 0;
+
+	r = process_next(arg, &at, VB_RECORD_PORT);
+	return (void *)(uintptr_t)(r && strcmp(r->device, "vb_lo") == 0);
+}
+
+/* Who asks for counters does not disturb another thread, which asks for queue pairs. */
+static void records__of_two_threads(void **state)
+{
+	struct fixture *f = *state;
+	size_t at = 0;
+	pthread_t other;
+	void *good;
+
+	add_qp(f, 1, 0x1234);
+	add_port(f, 2);
+	const struct vb_record_qp *r = process_next(&f->list[0], &at, VB_RECORD_QP);
+	assert_int_equal(pthread_create(&other, NULL, look_at_port, &f->list[1]), 0);
+	assert_int_equal(pthread_join(other, &good), 0);
+	assert_non_null(good);
+	assert_int_equal(r->qpn, 0x1234);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, make, end)
@@ -278,6 +305,7 @@ int main(void)
 		CASE(trouble__none_of_another_user),
 		CASE(choose__order_and_filter),
 		CASE(records__that_lie),
+		CASE(records__of_two_threads),
 		CASE(scale__has_six_characters),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -171,6 +171,7 @@ def mistakes():
     none = log("none.pcapng")
     expect(complaint(none, page), (125, f"{none}: No such file or directory"), "no file")
     ethernet = section() + block(INTERFACE, struct.pack("<HHI", 1, 0, 0))
+    interface = block(INTERFACE, struct.pack("<HHI", 101, 0, 0))
     lying = section() + block(INTERFACE, struct.pack("<HHI", 101, 0, 0))
     lying += block(PACKET, struct.pack("<IIIII", 0, 0, 0, 99, 99))
     for name, data in {
@@ -179,6 +180,10 @@ def mistakes():
         "without a section": block(INTERFACE, bytes(8)),
         "Ethernet": ethernet,
         "a length that lies": lying,
+        "a packet of no interface": section() + block(PACKET, bytes(20)),
+        "an interface of another section": section() + interface + section() + block(PACKET, bytes(20)),
+        "an event of no interface": section() + interface + block(EVENT, struct.pack("<I56x", 1)),
+        "a piece of an event": section() + interface + block(EVENT, bytes(56)),
         "lengths that differ": section()[:-4] + b"\x40\0\0\0",
         "another byte order": block(SECTION, struct.pack(">IHHq", 0x1A2B3C4D, 1, 0, -1)),
     }.items():
@@ -190,6 +195,12 @@ def mistakes():
     expect(complaint(path, page), (0, f"{path}: its end is missing"), "a piece of a block")
     expect(contents(embedded(page)), ([], [(SECTION, section()[8:-4])]), "what is whole")
     expect(complaint(path, "/nonexistent/page.html")[0], 125, "no place for the page")
+    done = complaint(path, path)  # two captures, and the page is forgotten
+    expect(done, (125, f"{path} is a capture, which a page would overwrite"), "a capture in the page's place")
+    done = subprocess.run([VERBATIM, "run", f"--timeline={path}", "true"], capture_output=True, check=False)
+    expect(done.returncode, 125, "the same of a program that runs")
+    with open(path, "rb") as file:
+        expect(file.read(4), struct.pack("<I", SECTION), "it is still there")
 
 
 # ---- in a browser ----

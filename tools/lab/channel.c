@@ -154,7 +154,10 @@ bool lab_is_ours(int fd, pid_t *peer)
 	struct ucred who;
 	socklen_t bytes = sizeof(who);
 
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &bytes) < 0 || who.uid != geteuid())
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &bytes) < 0)
+		return false;
+	errno = EPERM;
+	if (who.uid != geteuid())
 		return false;
 	*peer = who.pid;
 	return true;
@@ -168,6 +171,7 @@ int lab_connect(const char *lab)
 	struct sockaddr_un un = { .sun_family = AF_UNIX, .sun_path = LAB_SOCKET };
 	socklen_t len = sizeof(un);
 	bool is_inside = lab_is_inside();
+	int error;
 	pid_t peer;
 
 	if (fd < 0)
@@ -176,7 +180,9 @@ int lab_connect(const char *lab)
 		len = name_of(lab, &un);
 	if (connect(fd, (struct sockaddr *)&un, len) == 0 && (is_inside || lab_is_ours(fd, &peer)))
 		return fd;
+	error = errno;
 	close(fd);
+	errno = error;
 	return -1;
 }
 

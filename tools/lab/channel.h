@@ -61,7 +61,7 @@ bool lab_is_inside(void);
 int lab_connect(const char *lab);
 /* Calls for each name of a lab of this network namespace. */
 void lab_each(void (*found)(void *context, const char *lab), void *context);
-/* Is the process at the other end this user's? Its number, which is 0 if it is not of this namespace. */
+/* Is the process at the other end this user's? Its number, 0 if it is not of this namespace; else errno. */
 bool lab_is_ours(int fd, pid_t *peer);
 
 #endif

@@ -47,7 +47,8 @@ static int open_signals(void)
 
 	sigemptyset(&set);
 	for (size_t i = 0; i < VB_ARRAY_LEN(passed_on); i++)
-		sigaddset(&set, passed_on[i]);
+		if (passed_on[i] != SIGHUP || !is_ignored(SIGHUP))
+			sigaddset(&set, passed_on[i]);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	return signalfd(-1, &set, SFD_CLOEXEC);
 }

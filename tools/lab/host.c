@@ -144,7 +144,7 @@ static void make_programs(const struct lab_kept *kept, int status)
 	if (symlink(command, LAB_PROGRAMS "/verbatim") != 0)
 		lab_give_up(status, "link %.300s", command);
 	f = create(status, LAB_PROGRAMS "/ssh");
-	fprintf(f, "#!/bin/sh\nexec '%s' lab ssh \"$@\"\n", command);
+	fputs("#!/bin/sh\nexec " LAB_PROGRAMS "/verbatim lab ssh \"$@\"\n", f);
 	fclose(f);
 	chmod(LAB_PROGRAMS "/ssh", 0755);
 }

@@ -48,25 +48,24 @@ bool lab_load(struct lab_scenario *s, const char *path)
 
 /* ---- options ---- */
 
+/* Digits alone: strtoull would take a sign, and makes a large number of a negative one. */
+static bool read_number(const char *value, uint64_t *number)
+{
+	errno = 0;
+	*number = strtoull(value, NULL, 10);
+	return *value && !value[strspn(value, "0123456789")] && !errno;
+}
+
 static bool take_number(const char *name, const char *value, unsigned least, unsigned most, unsigned *number)
 {
-	char *end;
-	unsigned long n = strtoul(value, &end, 10);
+	uint64_t n;
 
-	if (end == value || *end || n < least || n > most) {
+	if (!read_number(value, &n) || n < least || n > most) {
 		complain("--%s takes a number from %u to %u", name, least, most);
 		return false;
 	}
 	*number = (unsigned)n;
 	return true;
-}
-
-static bool take_seed(const char *value, uint64_t *seed)
-{
-	char *end;
-
-	*seed = strtoull(value, &end, 10);
-	return (end != value && !*end) || refuse_value("seed", value);
 }
 
 bool lab_take_wish(struct lab_wishes *w, const char *name, const char *value)
@@ -76,7 +75,7 @@ bool lab_take_wish(struct lab_wishes *w, const char *name, const char *value)
 	if (strcmp(name, "mtu") == 0)
 		return take_number(name, value, LAB_MTU_MIN, LAB_MTU_MAX, &w->mtu);
 	if (strcmp(name, "seed") == 0)
-		return (w->has_seed = take_seed(value, &w->seed));
+		return (w->has_seed = read_number(value, &w->seed)) || refuse_value(name, value);
 	if (strcmp(name, "topology") == 0)
 		return (w->topology = value);
 	w->name = value;

@@ -51,6 +51,7 @@ struct news {
 	unsigned program;
 	const char *text;
 	size_t size;
+	bool is_whole;
 	uint64_t now;
 };
 
@@ -58,7 +59,8 @@ static void consider(const struct lab_when *when, uint64_t *due, const struct ne
 {
 	if (*due != LAB_NEVER || when->cause != news->cause || when->program != news->program)
 		return;
-	if (when->cause != LAB_AFTER_TEXT || lab_matches(&when->text.list[0], news->text, news->size))
+	if (when->cause != LAB_AFTER_TEXT ||
+	    lab_matches(&when->text.list[0], news->text, news->size, news->is_whole))
 		*due = news->now + when->at_ns;
 }
 
@@ -187,9 +189,9 @@ static void look_for(struct lab_progress *p, unsigned program, const char *text,
 
 	for (unsigned i = 0; i < of->output.count; i++)
 		if (!now->found[i])
-			now->found[i] = lab_matches(&of->output.list[i], text, size);
+			now->found[i] = lab_matches(&of->output.list[i], text, size, true);
 	for (unsigned i = 0; i < absent->count && !now->unwanted; i++)
-		if (lab_matches(&absent->list[i], text, size) &&
+		if (lab_matches(&absent->list[i], text, size, true) &&
 		    asprintf(&now->unwanted, "'%s' is in its output: %.*s", absent->list[i].text,
 			     (int)(size < LINE_SHOWN ? size : LINE_SHOWN), text) < 0)
 			now->unwanted = NULL;
@@ -198,7 +200,7 @@ static void look_for(struct lab_progress *p, unsigned program, const char *text,
 void lab_progress_printed(struct lab_progress *p, unsigned program, const char *text, size_t size,
 			  bool is_whole, uint64_t now)
 {
-	spread(p, (struct news){ LAB_AFTER_TEXT, program, text, size, now });
+	spread(p, (struct news){ LAB_AFTER_TEXT, program, text, size, is_whole, now });
 	if (is_whole)
 		look_for(p, program, text, size);
 }

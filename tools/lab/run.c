@@ -71,14 +71,27 @@ static void close_fd(int *fd)
 
 /* ---- output ---- */
 
-static void take_line(struct runner *r, unsigned program)
+/* So much of the line, or all. */
+static void take_line(struct runner *r, unsigned program, size_t size)
 {
 	struct stream *s = &r->streams[program];
 	uint64_t now = now_of(r);
 
-	lab_report_output(&r->report, program, s->line, s->have, now);
-	lab_progress_printed(&r->progress, program, s->line, s->have, true, now);
-	s->have = 0;
+	lab_report_output(&r->report, program, s->line, size, now);
+	lab_progress_printed(&r->progress, program, s->line, size, true, now);
+	s->have -= size;
+	memmove(s->line, s->line + size, s->have);
+}
+
+/* Without the beginning of a character (UTF-8) at the end of a line that is cut. */
+static size_t whole_characters(const char *line, size_t size)
+{
+	for (size_t i = 1; i <= 3 && i <= size; i++) {
+		unsigned char c = (unsigned char)line[size - i];
+		if ((c & 0xc0) != 0x80) /* it begins one, of so many bytes */
+			return (c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : c >= 0xc0 ? 2 : 1) > i ? size - i : size;
+	}
+	return size;
 }
 
 static void take_bytes(struct runner *r, unsigned program, const char *bytes, size_t size)
@@ -92,8 +105,10 @@ static void take_bytes(struct runner *r, unsigned program, const char *bytes, si
 			n = (size_t)(newline - bytes);
 		memcpy(s->line + s->have, bytes, n);
 		s->have += n;
-		if (newline || s->have == LINE_BYTES)
-			take_line(r, program);
+		if (newline)
+			take_line(r, program, s->have);
+		else if (s->have == LINE_BYTES)
+			take_line(r, program, whole_characters(s->line, s->have));
 		n += newline != NULL;
 		bytes += n;
 		size -= n;
@@ -114,7 +129,7 @@ static bool read_output(struct runner *r, unsigned program)
 	if (n == 0) {
 		close_fd(&s->pipe);
 		if (s->have > 0)
-			take_line(r, program);
+			take_line(r, program, s->have);
 	}
 	return n > 0;
 }
@@ -398,7 +413,8 @@ static int open_signals(void)
 	sigemptyset(&set);
 	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGHUP);
+	if (!is_ignored(SIGHUP))
+		sigaddset(&set, SIGHUP);
 	sigaddset(&set, SIGQUIT);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	return signalfd(-1, &set, SFD_CLOEXEC);

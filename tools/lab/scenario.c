@@ -176,11 +176,11 @@ static void free_patterns(struct lab_patterns *patterns)
 	free(patterns->list);
 }
 
-bool lab_matches(const struct lab_pattern *pattern, const char *text, size_t size)
+bool lab_matches(const struct lab_pattern *pattern, const char *text, size_t size, bool is_whole)
 {
-	regmatch_t whole = { 0, (regoff_t)size };
+	regmatch_t range = { 0, (regoff_t)size };
 
-	return regexec(&pattern->regex, text, 1, &whole, REG_STARTEND) == 0;
+	return regexec(&pattern->regex, text, 1, &range, REG_STARTEND | (is_whole ? 0 : REG_NOTEOL)) == 0;
 }
 
 /* ---- signals ---- */

@@ -80,7 +80,8 @@ bool lab_scenario_parse(struct lab_scenario *s, const char *file, const char *te
 void lab_scenario_free(struct lab_scenario *s);
 
 const char *lab_event_word(enum lab_event_kind kind);
-bool lab_matches(const struct lab_pattern *pattern, const char *text, size_t size);
+/* In a line; or, if it is not whole, in its beginning, whose end is no line's. */
+bool lab_matches(const struct lab_pattern *pattern, const char *text, size_t size, bool is_whole);
 
 /* Signals by names without SIG; -1: there is none. */
 int lab_signal_number(const char *name);

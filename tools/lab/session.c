@@ -47,7 +47,7 @@ static bool read_program(const struct lab_message *m, struct program *p)
 {
 	const struct lab_exec *exec = (const struct lab_exec *)m->data;
 	char *at = m->data + sizeof(*exec), *end = m->data + m->size;
-	uint32_t most = (uint32_t)(m->size / 2);
+	uint32_t most = (uint32_t)m->size; /* a string may be empty */
 
 	if (m->size <= sizeof(*exec) || m->n_fds != LAB_FDS || end[-1] || !exec->n_args ||
 	    exec->n_args > most || exec->n_env > most)

@@ -12,6 +12,7 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -128,10 +129,19 @@ static void open_requests(struct supervisor *s, int control)
 	s->lab.requests = ends[1];
 }
 
-/* A daemon has no streams of whoever started it. */
-static void leave_terminal(void)
+/*
+ * A daemon has no descriptors of whoever started it but these two, which are no streams: readers of a pipe
+ * that it had would wait for the lab's end.
+ */
+static void leave_starter(int one, int other)
 {
-	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	unsigned low = (unsigned)(one < other ? one : other), high = (unsigned)(one < other ? other : one);
+	int null;
+
+	syscall(__NR_close_range, STDERR_FILENO + 1, low - 1, 0);
+	syscall(__NR_close_range, low + 1, high - 1, 0);
+	syscall(__NR_close_range, high + 1, ~0u, 0);
+	null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
 	setsid();
 	for (int fd = 0; fd <= STDERR_FILENO; fd++)
@@ -235,11 +245,12 @@ static bool restart_host(struct supervisor *s, unsigned host, char why[LAB_TEXT_
 /* True if it has become so. */
 static bool change_host(struct supervisor *s, char *text, char why[LAB_TEXT_BYTES])
 {
-	const char *verb = strtok(text, " "), *name = strtok(NULL, " ");
-	int host = name ? lab_find_host(&s->lab.plan, name) : -1;
-	bool starts = verb && strcmp(verb, "start") == 0;
+	char *rest = text;
+	const char *verb = strsep(&rest, " "), *name = rest ? rest + strspn(rest, " ") : "";
+	int host = lab_find_host(&s->lab.plan, name);
+	bool starts = strcmp(verb, "start") == 0;
 
-	snprintf(why, LAB_TEXT_BYTES, "the lab has no host %s", name ? name : "");
+	snprintf(why, LAB_TEXT_BYTES, "the lab has no host %s", name);
 	if (host < 0)
 		return false;
 	snprintf(why, LAB_TEXT_BYTES, "%s is %s", name, starts ? "up" : "down");
@@ -319,7 +330,7 @@ static void __attribute__((noreturn)) supervise(struct supervisor *s)
 static void __attribute__((noreturn)) be_first(struct supervisor *s, int control)
 {
 	prctl(PR_SET_NAME, "verbatim-lab");
-	leave_terminal();
+	leave_starter(control, s->fds[OUTSIDE].fd);
 	s->fds[CONTROL].fd = control;
 	s->fds[SIGNALS].fd = open_signals();
 	if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) != 0)

@@ -43,6 +43,8 @@ static int compare_lines(const void *a, const void *b)
 	return (left > right) - (left < right);
 }
 
+static unsigned cut_key; /* the line of a key that would be cut by a zero in it; 0: there is none */
+
 static void copy_table(const toml::table &from, struct lab_toml *to)
 {
 	struct lab_toml *item = make_items(to, from.size());
@@ -50,6 +52,8 @@ static void copy_table(const toml::table &from, struct lab_toml *to)
 	to->kind = LAB_TOML_TABLE;
 	for (auto &&[key, value] : from) {
 		copy(value, item);
+		if (std::string_view{key}.find('\0') != std::string_view::npos)
+			cut_key = item->line;
 		item++->key = copy_text(std::string_view{key});
 	}
 	qsort(to->items, to->count, sizeof(*to->items), compare_lines);
@@ -104,8 +108,14 @@ extern "C" struct lab_toml *lab_toml_parse(const char *text, size_t size, unsign
 	document = static_cast<struct lab_toml *>(calloc(1, sizeof(*document)));
 	if (!document)
 		abort();
+	cut_key = 0;
 	copy(result.table(), document);
-	return document;
+	if (!cut_key)
+		return document;
+	lab_toml_free(document);
+	*line = cut_key;
+	snprintf(why, why_bytes, "no key has a zero character in it");
+	return nullptr;
 }
 
 static void free_within(struct lab_toml *node)

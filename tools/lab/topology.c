@@ -177,7 +177,7 @@ static bool make_leaf_spine(struct lab_topology *t, unsigned leaves, unsigned sp
 	return true;
 }
 
-static const char leaf_spine[] = "leaf-spine";
+static const char leaf_spine[] = "leaf-spine:";
 
 bool lab_topology_is_shape(const char *text)
 {

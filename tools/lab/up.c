@@ -56,6 +56,8 @@ int command_lab_up(int argc, char **argv)
 		return EXIT_OURS;
 	if (first < argc)
 		return complain("lab up takes no argument: '%s'", argv[first]);
+	if (lab_is_inside()) /* nobody could call at it, nor end it */
+		return complain("a lab is not made within another");
 	if (!make_plan(&scenario, &wishes))
 		return EXIT_OURS;
 	strcpy(plan->name, LAB_DEFAULT_NAME);

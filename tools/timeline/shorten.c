@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "host/inspect.h"
 #include "pcapng.h"
 #include "wire/cm_msg.h"
 #include "wire/opcode.h"
@@ -15,6 +16,7 @@ enum {
 	MIN_BLOCK = 12,
 	MAX_BLOCK = 1 << 20,
 	PACKET_HEAD = 20,       /* of its body, before the bytes */
+	EVENT_HEAD = 12 + sizeof(struct vb_capture_event) - offsetof(struct vb_capture_event, event),
 	UDP_BYTES = 8,
 	PAYLOAD_KEPT = 16,
 };
@@ -105,18 +107,40 @@ static bool take_packet(struct shortened *to, struct block *b)
 		fewer = kept;
 	memcpy(b->body + 12, &fewer, sizeof(fewer));
 	append_block(to, b, PACKET_HEAD + padded(fewer), padded(kept) - padded(fewer));
-	to->packets++;
+	return true;
+}
+
+/* Is it of an interface that the section has? */
+static bool has_interface(const struct shortened *to, const struct block *b)
+{
+	return b->body_bytes >= 4 && get32(b->body) < to->interfaces;
+}
+
+/* False: it makes no sense. The page relies on what is checked here. */
+static bool is_good(struct shortened *to, const struct block *b)
+{
+	switch (b->type) {
+	case PCAPNG_SECTION:
+		to->interfaces = 0;
+		return b->body_bytes >= 4 && get32(b->body) == PCAPNG_BYTE_ORDER;
+	case PCAPNG_INTERFACE:
+		to->interfaces++;
+		return b->body_bytes >= 8 && (uint16_t)get32(b->body) == PCAPNG_RAW_IP;
+	case PCAPNG_PACKET:
+	case PCAPNG_STATISTICS:
+		return has_interface(to, b);
+	case PCAPNG_EVENT:
+		return has_interface(to, b) && b->body_bytes >= EVENT_HEAD;
+	}
 	return true;
 }
 
 static bool take_block(struct shortened *to, struct block *b)
 {
+	if (!is_good(to, b))
+		return false;
 	if (b->type == PCAPNG_PACKET)
 		return take_packet(to, b);
-	if (b->type == PCAPNG_SECTION && (b->body_bytes < 4 || get32(b->body) != PCAPNG_BYTE_ORDER))
-		return false;
-	if (b->type == PCAPNG_INTERFACE && (b->body_bytes < 8 || (uint16_t)get32(b->body) != PCAPNG_RAW_IP))
-		return false;
 	append_block(to, b, 0, 0);
 	return true;
 }

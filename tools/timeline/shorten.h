@@ -13,7 +13,7 @@
 struct shortened {
 	uint8_t *bytes;
 	size_t used, room;
-	uint64_t packets;
+	uint32_t interfaces;    /* of the last section */
 };
 
 /*

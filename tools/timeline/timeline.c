@@ -5,11 +5,28 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "command.h"
+#include "pcapng.h"
 #include "timeline/page.h"
 #include "timeline/shorten.h"
+
+bool timeline_may_write(const char *page)
+{
+	struct stat st;
+	uint32_t first = 0;
+	bool is_file = strcmp(page, "-") != 0 && stat(page, &st) == 0 && S_ISREG(st.st_mode);
+	FILE *file = is_file ? fopen(page, "rbe") : NULL;
+	bool is_capture = file && fread(&first, sizeof(first), 1, file) == 1 && first == PCAPNG_SECTION;
+
+	if (file)
+		fclose(file);
+	if (is_capture)
+		complain("%s is a capture, which a page would overwrite", page);
+	return !is_capture;
+}
 
 static bool write_page(const char *path, const struct shortened *s)
 {
@@ -31,7 +48,7 @@ static bool write_page(const char *path, const struct shortened *s)
 int timeline_make(const char *page, char *const *captures, int count)
 {
 	struct shortened s = { .bytes = NULL };
-	bool good = true;
+	bool good = timeline_may_write(page);
 
 	for (int i = 0; good && i < count; i++)
 		good = shorten_file(&s, captures[i]);

@@ -28,7 +28,7 @@ static bool look_again(struct top *top, void *arg)
 	processes_ask(&a->all, top_kinds, (unsigned)(a->look.patience_s * 1000));
 	if (!a->all.is_short && top_look(top, &a->all, look_now_s(), wants, a))
 		return true;
-	complain("out of memory");
+	complain("out of memory, or of descriptors (ulimit -n)");
 	return false;
 }
 
@@ -89,7 +89,7 @@ static int print(struct asking *a, unsigned times)
 			print_tables(&top);
 		if (!a->look.json && i + 1 != times)
 			putchar('\n');
-		good = look_flush();
+		good = flush_output();
 	}
 	top_free(&top);
 	return good ? look_status(&a->look, &a->all) : 1;
