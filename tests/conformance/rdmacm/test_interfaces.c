@@ -172,6 +172,8 @@ static void multicast__is_of_one_interface(void **state)
 		send_to_group(&senders[!i], gid_row(senders[!i].id->verbs, true), group);
 		assert_int_equal(rdma_get_recv_comp(members[!i].id, &wc), 1);
 		assert_int_equal(wc.status, IBV_WC_SUCCESS);
+		assert_int_equal(rdma_get_recv_comp(senders[!i].id, &wc), 1);
+		assert_int_equal(wc.status, IBV_WC_SUCCESS);
 		assert_int_equal(ibv_poll_cq(members[i].id->recv_cq, 1, &wc), 0);
 		assert_int_equal(ibv_poll_cq(senders[i].id->recv_cq, 1, &wc), 0);
 	}
