@@ -326,7 +326,7 @@ def living(*options, text=LIVES, until_it_is_up=True, **kwargs):
 @case
 def interrupted():
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        with living() as one:
+        with living(preexec_fn=functools.partial(signal.signal, number, signal.SIG_DFL)) as one:
             one.send_signal(number)
             said = one.communicate(timeout=LIMIT_S)[0]
             expect(one.returncode, 128 + number, f"exit status {said}")
