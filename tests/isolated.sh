@@ -189,7 +189,7 @@ for maker in root chroot user; do
 	user) enter+=(--user --map-root-user) ;;
 	esac
 	if reason=$("${enter[@]}" sh -c 'mount -n -t proc proc /proc && mount -n -t tmpfs tmpfs /run && unshare --net true' 2>&1); then
-		# unshare(1) of util-linux 2.37 lets what it starts ignore the first two signals, nohup(1) the third.
+		# unshare(1) of util-linux 2.37 makes its program ignore INT and TERM, nohup(1) HUP.
 		enter+=(env --default-signal=INT,TERM,HUP)
 		VERBATIM_TEST_ISOLATED=${maker/chroot/root} exec "${enter[@]}" "$me" --all "$@"
 	fi

@@ -29,8 +29,9 @@ static struct vb_burst *begin_answers(struct vb_rc_connection *c)
 }
 
 /*
- * Returns a burst of answers, or NULL if there are none. Adds the number of packets to *n, and stops at
- * VB_RC_SLICE_PACKETS. Sets answers_more if the burst is full.
+ * Writes the answers that are due into one burst and returns it; NULL if there are none. *n counts the
+ * slice's packets: it goes up by those written here, to VB_RC_SLICE_PACKETS at most. A full burst sets
+ * answers_more.
  */
 static struct vb_burst *fill_answers(struct vb_rc_connection *c, unsigned *n)
 {

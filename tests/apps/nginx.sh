@@ -37,7 +37,9 @@ load() {
 	LD_PRELOAD=$preload wrk -t 2 -d $patience --timeout ${patience}s "$@" > "$folder/wrk" &
 	while kill -0 $! 2> /dev/null; do
 		has_tcp && fail "there is a connection over TCP"
-		[ $SECONDS -gt $((start + 2)) ] && [ $(($(answers) - before)) -ge "$wanted" ] && kill -INT $! 2> /dev/null
+		if [ $SECONDS -gt $((start + 2)) ] && [ $(($(answers) - before)) -ge "$wanted" ]; then
+			kill -INT $! 2> /dev/null
+		fi
 		sleep 0.1
 	done
 	cat "$folder/wrk"

@@ -102,7 +102,7 @@ class Capture:
             os.remove(path)
         with open(self.log, "wb") as log:
             self.dumpcap = host.popen(
-                ["dumpcap", "-q", "-P", "-i", interface.name, "-B", str(BUFFER_MIB), "-f", FILTER, "-w", path],
+                ["dumpcap", "-qP", "-i", interface.name, "-B", str(BUFFER_MIB), "-f", FILTER, "-w", path],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

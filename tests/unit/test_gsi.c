@@ -341,8 +341,8 @@ static void take_links(int sock)
 enum { NAMES = 4 };
 
 /*
- * How many of these messages over UDP, with this host's address, get to this process: from an id of the
- * slot's, about a queue pair of its.
+ * Sends four messages over UDP from this host's address. Each names a communication id or a queue pair of the
+ * slot. Returns how many of them this process accepts.
  */
 static unsigned count_in_the_name_of(uint32_t slot)
 {

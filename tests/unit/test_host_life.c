@@ -67,14 +67,16 @@ static void now_ns__goes_forward(void **state)
 
 static void file_field__is_found_in_any_line(void **state)
 {
-	char path[] = "/tmp/field.XXXXXX", value[8];
-	FILE *file = fdopen(mkstemp(path), "w");
+	char path[32], value[8];
+	int fd = memfd_create("field", MFD_CLOEXEC);
+	FILE *file = fdopen(fd, "w");
 	assert_non_null(file);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	fputs("Num\nUnum: 1\nNum:\t 23 kB\nLong: 0123456789\n", file);
 	for (int i = 0; i < 5000; i++)
 		fputs("x ", file);
 	fputs("\nLast: end", file);
-	fclose(file);
+	fflush(file);
 	assert_int_equal(vb_file_field(path, "Num:", value, sizeof(value)), 0);
 	assert_string_equal(value, "23 kB");
 	assert_int_equal(vb_file_field(path, "Long:", value, sizeof(value)), 0);
@@ -83,7 +85,7 @@ static void file_field__is_found_in_any_line(void **state)
 	assert_string_equal(value, "end");
 	assert_int_equal(vb_file_field(path, "None:", value, sizeof(value)), -ENODATA);
 	assert_string_equal(value, "");
-	unlink(path);
+	fclose(file);
 	assert_int_equal(vb_file_field(path, "Num:", value, sizeof(value)), -ENOENT);
 }
 

@@ -227,8 +227,8 @@ static void list_after_each_change(int sock)
 }
 
 /*
- * The files of /sys are of the namespace in which it was mounted. Without a descriptor nothing is told, and
- * with one all.
+ * This namespace has a speed that /sys, which was mounted in another one, does not know. The list fails while
+ * the process has no descriptor left, and is whole once it has one.
  */
 static void list_an_ethernet(int sock)
 {

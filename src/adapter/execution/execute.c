@@ -186,9 +186,9 @@ static unsigned flush_rights(unsigned placement)
 }
 
 /*
- * A peer wants its writes globally visible, or persistent. Requests are executed in order and memory is
- * coherent, so writes are globally visible already, and only the rights need a check. No region has the right
- * to be persistent.
+ * FLUSH asks that the peer's earlier writes be globally visible, or persistent. They are visible already,
+ * since requests execute in order and memory is coherent: only the rights need a check. No region has the
+ * right for persistence.
  */
 int vb_execution_flush(struct vb_execution *x, uint32_t rkey, uint64_t addr, uint64_t length,
 		       unsigned placement, unsigned level)

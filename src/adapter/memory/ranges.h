@@ -67,7 +67,7 @@ void vb_ranges_split_last(struct vb_ranges *to);
 /* Is all of it mapped in this process (and writable)? After a failed copy this tells whose fault it was. */
 bool vb_ranges_are_mapped(const struct vb_ranges *ours, bool writable);
 
-/* The first entry whose memory is not there, or cannot be written as `access` asks; list.n: there is none. */
+/* Returns the index of the first entry whose memory is unmapped or lacks `access`; list.n if none is. */
 unsigned vb_ranges_find_unmapped(struct vb_sg_list list, unsigned access);
 /* Why memory that a list names could not be used: what vb_key_explain says of that entry. */
 const char *vb_ranges_explain_unmapped(struct vb_sg_list list, unsigned access);

@@ -141,12 +141,12 @@ static bool fits(const struct vb_cma_id *listener, const struct vb_cm_event *pre
 }
 
 /*
- * A request says itself where it comes from and goes to: in its private data for the program, and in its path
- * for the queue pair. Both are believed only if they are the addresses of the message: else a peer could be
- * somebody else to a program, reach a listener on an address that it cannot send to, or have packets sent to
- * another host.
+ * A request repeats its source and destination: in the private data for the program, and in the path for the
+ * queue pair. Both must match the addresses of the packet that brought it. Otherwise a peer could pose as
+ * another host, reach a listener on an address to which it cannot send, or point a queue pair at a third
+ * host.
  */
-static bool is_true(const struct vb_cm_rx *rx, const struct vb_cm_event *preview,
+static bool addresses_match(const struct vb_cm_rx *rx, const struct vb_cm_event *preview,
 		    const struct vb_cma_addr *src, const struct vb_cma_addr *dst)
 {
 	struct in6_addr own = vb_cma_route_own(&rx->from), peer = vb_cma_route_peer(&rx->from);
@@ -168,7 +168,7 @@ static void take_request_locked(const struct vb_cm_rx *rx, uint32_t scope, struc
 
 	memset(out, 0, sizeof(*out));
 	vb_cm_request_preview(rx, &preview);
-	if (!addresses(&preview, service_id, &src, &dst) && is_true(rx, &preview, &src, &dst)) {
+	if (!addresses(&preview, service_id, &src, &dst) && addresses_match(rx, &preview, &src, &dst)) {
 		src.scope = scope;
 		listener = find_listener_locked(service_id, &src);
 	}

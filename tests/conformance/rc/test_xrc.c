@@ -193,7 +193,8 @@ static void request__of_another_service(struct end *e)
 		CHECK(x.qp = is_xrc ? make_xrc_qp(e, &x) : rc_make_qp(e));
 		connect_xrc_qp(e, &x);
 		if (!e->passive) {
-			CHECK_EQ(post_xrc(e, &x, 1, IBV_WR_RDMA_WRITE, 0, 64, 1, x.peer.addr, x.peer.rkey), 0);
+			const struct card *to = &x.peer;
+			CHECK_EQ(post_xrc(e, &x, 1, IBV_WR_RDMA_WRITE, 0, 64, 1, to->addr, to->rkey), 0);
 			rc_expect(e->scq, 1, IBV_WC_RETRY_EXC_ERR);
 		}
 		meet(e);
