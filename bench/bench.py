@@ -5,9 +5,9 @@ reached.
 
 usage: bench.py BUILD_DIR [PART...] [--rounds N] [--quick] [--publish] [--accept]
 
-Parts: local, wire, loss, scale, programs, guests (emulated), instructions, lines, curves; all of them without
-a name. Tables go to standard output, every single figure to BUILD_DIR/bench/figures.json, all tables and
-plots to figures.md and *.svg there. Goals are not tests: the exit status tells only whether all could be
+Parts: local, wire, loss, scale, programs, lab, guests (emulated), instructions, lines, curves; all of them
+without a name. Tables go to standard output, every single figure to BUILD_DIR/bench/figures.json, all tables
+and plots to figures.md and *.svg there. Goals are not tests: the exit status tells only whether all could be
 measured. """
 import argparse
 import os
@@ -21,6 +21,7 @@ import guests
 import harness
 import hosts
 import instructions
+import lab
 import lines
 import report
 import rows
@@ -50,6 +51,8 @@ class Run:
             found = instructions.measure(self.tools, self.options.accept)
         elif name == "lines":
             found = lines.measure(self.tools)
+        elif name == "lab":
+            found = {"rows": self.rows(lab.experiments(self.tools))}
         else:
             with hosts.Network() as network:
                 found = self.measure(name, network)
@@ -80,7 +83,7 @@ class Run:
         return found
 
 
-PARTS = (*rows.PARTS, "programs", "guests", "instructions", "lines", "curves")
+PARTS = (*rows.PARTS, "programs", "lab", "guests", "instructions", "lines", "curves")
 QUICK = ("local", "wire", "scale", "instructions", "lines")
 
 

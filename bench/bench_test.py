@@ -10,6 +10,7 @@ from xml.dom import minidom
 
 import paths  # noqa: F401
 import instructions
+import lab
 import lines
 import patterns
 import svg
@@ -140,6 +141,25 @@ class Unmodified(unittest.TestCase):
 
     def test_nothing_is_drawn_of_nothing(self):
         self.assertEqual(unmodified.draw({}, pathlib.Path("/")), [])
+
+
+class Flows(unittest.TestCase):
+    def found(self, *rates):
+        said = [{"type": "output", "text": f"flow_{n}_bytes_per_s {rate}"} for n, rate in enumerate(rates)]
+        said += [{"type": "start", "program": "send-1"}, {"type": "output", "text": "median_ns 1e+06"}]
+        return lab.Found(lab.TCP, lab.figures(said))
+
+    def test_a_link_is_full_of_packets_with_their_headers(self):
+        full = lab.RATE * 1e6 / 8 * 1448 / 1538
+        self.assertAlmostEqual(self.found(full / 4, full * 3 / 4).share(), 100)
+
+    def test_fairness(self):
+        self.assertAlmostEqual(self.found(5, 5, 5, 5).fairness(), 1)
+        self.assertAlmostEqual(self.found(5, 0, 0, 0).fairness(), 0.25)
+        self.assertEqual(self.found(0, 0).fairness(), 0)
+
+    def test_figures_of_other_programs(self):
+        self.assertEqual(lab.value("median_ns")(self.found()), 1e6)
 
 
 class Counts(unittest.TestCase):

@@ -14,6 +14,7 @@ STEPS = {
     "B": ((1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")),
     "/s": ((1e6, "million/s"), (1e3, "thousand/s"), (1, "/s")),
     "%": ((1, "%"),),
+    "1": ((1, ""),),
 }
 
 
@@ -143,7 +144,7 @@ HEADING = "| | verbatim | peer | ratio | goal | |\n| --- | --- | --- | --- | ---
 def show(value, unit):
     step, name = next((step for step in STEPS[unit] if abs(value) >= step[0]), STEPS[unit][-1])
     scaled = value / step
-    return f"{scaled:.0f} {name}" if scaled >= 100 else f"{scaled:.3g} {name}"
+    return (f"{scaled:.0f} {name}" if scaled >= 100 else f"{scaled:.3g} {name}").strip()
 
 
 def show_goal(found):

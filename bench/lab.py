@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The part `lab`: flows that share a network, in `verbatim lab`: many to one, near and far, over a link that
+loses packets, short messages beside long ones, a ring; the same by RC queue pairs and by the kernel's TCP."""
+import dataclasses
+import functools
+import json
+import os
+import subprocess
+import tempfile
+
+from experiment import Experiment, Failed, NotMeasured, Row, at_least
+
+RATE = 500  # Mbit/s of each link: what the switch of a lab carries easily, packet by packet
+HOSTS = f"hosts rate {RATE}mbit queue 256k delay 50us"
+MARKS = " ecn 60k-180k"
+WARM_MS, WINDOW_MS = 2000, 5000
+PORT = 7000
+LIMIT_S = 120
+SENDERS, RANKS = 16, 8
+RING_BYTES, RING_ROUNDS = 8 << 20, 9
+SHORT = 4096
+KINDS = {"verbatim": "rdma", "TCP CUBIC": "cubic", "TCP BBR": "bbr"}
+PEERS = ("TCP CUBIC", "TCP BBR")
+# Payload in a full packet, and what that takes of the link, all of Ethernet included.
+ROCE, TCP = (1024, 14 + 20 + 8 + 12 + 1024 + 4 + 24), (1448, 14 + 20 + 32 + 1448 + 24)
+
+
+class Lab:
+    """Runs scenarios of flows."""
+
+    def __init__(self, tools_):
+        self.tools = tools_
+
+    def run(self, kind, hosts, links, programs):
+        """The figures of all programs, by name. programs: (host, arguments of `flows`, whether it ends)"""
+        text = [f"hosts = {hosts}", f"links = {json.dumps(links)}", f'limit = "{LIMIT_S}s"']
+        for number, (host, arguments, ends) in enumerate(programs):
+            role, *rest = map(str, arguments)
+            text += [
+                "[[program]]",
+                f'name = "{role}-{number}"',
+                f'host = "h{host}"',
+                f"command = {json.dumps(self.command(kind, links, [role, kind, *rest]))}",
+                *([] if ends else ["daemon = true", 'exit = "any"']),
+            ]
+        with tempfile.NamedTemporaryFile("w", suffix=".toml", dir=self.tools.log_dir) as file:
+            file.write("\n".join(text) + "\n")
+            file.flush()
+            verbatim = os.path.join(self.tools.build, "verbatim")
+            done = subprocess.run(
+                [verbatim, "lab", "run", "--json", file.name], capture_output=True, text=True, check=False
+            )
+        if done.returncode == 125:
+            raise NotMeasured(done.stderr.strip())
+        said = [json.loads(line) for line in done.stdout.split("\n") if line]
+        if done.returncode:
+            raise Failed("; ".join(trouble(said)) or done.stderr.strip())
+        return Found(ROCE if kind == "rdma" else TCP, figures(said))
+
+    def command(self, kind, links, arguments):
+        """Packets of TCP can carry marks only if its hosts ask for that; those of RoCEv2 do."""
+        flows = [self.tools.own("flows"), *arguments]
+        if kind == "rdma" or not any(MARKS in link for link in links):
+            return flows
+        return ["sh", "-c", 'echo 1 >/proc/sys/net/ipv4/tcp_ecn && exec "$@"', "sh", *flows]
+
+
+def trouble(said):
+    for each in said:
+        if each["type"] == "output":
+            yield each["text"]
+        elif each["type"] == "verdict":
+            yield from each["failures"]
+
+
+def figures(said):
+    found = {}
+    for each in said:
+        name, _, value = each.get("text", "").partition(" ")
+        if each["type"] == "output" and value:
+            found[name] = float(value)
+    return found
+
+
+@dataclasses.dataclass
+class Found:
+    """The figures of a run, by name; `packet`: bytes of payload in a full one, and of all that it takes."""
+
+    packet: tuple
+    values: dict
+
+    def flows(self):
+        """Bytes a second of each."""
+        return [value for name, value in self.values.items() if name.startswith("flow_")]
+
+    def rate(self):
+        return sum(self.flows())
+
+    def share(self):
+        """% of what the link can carry of such packets."""
+        payload, whole = self.packet
+        return 100 * self.rate() * 8 / (RATE * 1e6) * whole / payload
+
+    def fairness(self):
+        """Jain's index."""
+        flows = self.flows()
+        return sum(flows) ** 2 / (len(flows) * sum(flow**2 for flow in flows)) if any(flows) else 0.0
+
+
+def value(name):
+    return lambda found: found.values[name]
+
+
+# ---- what is measured ----
+
+
+def experiments(tools_):
+    lab = Lab(tools_)
+    share_and_fairness = (
+        ("of the link", "%", Found.share, at_least(90)),
+        ("fairness", "1", Found.fairness, at_least(0.9)),
+    )
+    for what, links in ((f"{SENDERS} to one", [HOSTS]), (f"{SENDERS} to one, marked", [HOSTS + MARKS])):
+        yield compare(lab, what, 1 + SENDERS, links, streams(SENDERS), share_and_fairness)
+    yield compare(
+        lab,
+        "two to one, of which one is ten times as far",
+        3,
+        [HOSTS, "h1-h3 delay 900us"],
+        streams(2),
+        share_and_fairness,
+    )
+    yield compare(
+        lab,
+        "1 % of packets lost",
+        2,
+        [HOSTS, "h1-h2 loss 1%"],
+        streams(1),
+        (("rate", "B/s", Found.rate, None),),
+        beside_the_best=True,
+    )
+    asker = (6, ("ask", "h1", PORT, SHORT, WARM_MS, WINDOW_MS), True)
+    yield compare(
+        lab,
+        "4 KiB and their answer beside 4 streams",
+        6,
+        [HOSTS],
+        streams(4, asker),
+        (("median", "ns", value("median_ns"), None), ("99 %", "ns", value("p99_ns"), None)),
+    )
+    ring = [
+        (1 + r, ("ring", PORT, f"h{1 + (r + 1) % RANKS}", r, RANKS, RING_BYTES, RING_ROUNDS), True)
+        for r in range(RANKS)
+    ]
+    yield compare(
+        lab,
+        f"all-reduce of 8 MiB, ring of {RANKS}",
+        RANKS,
+        [HOSTS],
+        ring,
+        (("time", "ns", value("all_reduce_ns"), None),),
+    )
+
+
+def streams(senders, *others):
+    """Programs, by their hosts: the first receives from all others."""
+    return [
+        (1, ("receive", PORT, senders + len(others), WARM_MS, WINDOW_MS), True),
+        *((2 + n, ("send", "h1", PORT, n), False) for n in range(senders)),
+        *others,
+    ]
+
+
+def compare(lab, what, hosts, links, programs, read, beside_the_best=False):
+    """The same by each kind of flow. read: (what, unit, a figure of a run, the goal of ours)"""
+    runs = {name: functools.partial(lab.run, kind, hosts, links, programs) for name, kind in KINDS.items()}
+    rows = []
+    for word, unit, figure, goal in read:
+        ours = functools.partial(of, "verbatim", figure)
+        if goal:
+            rows.append(Row(f"{what}: {word}", unit, ours, goal))
+        for peer in PEERS:
+            rows.append(Row(f"{what}: {word}", unit, ours, None, functools.partial(of, peer, figure), peer))
+        if beside_the_best:
+            best = functools.partial(best_of, figure)
+            rows.append(Row(f"{what}: {word}", unit, ours, at_least(1), best, "TCP's best"))
+    return Experiment(runs, tuple(rows))
+
+
+def of(name, figure, outputs):
+    return figure(outputs[name])
+
+
+def best_of(figure, outputs):
+    return max(figure(outputs[peer]) for peer in PEERS)
