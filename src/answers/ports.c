@@ -16,7 +16,7 @@
 
 enum { PATIENCE_MS = 300, MOST_ENTRIES = 8192 };
 /* Programs read many files one after the other. For this time no process is asked again. */
-static const uint64_t fresh_ns = 20000000;
+static const uint64_t fresh_ns = 20 * VB_NS_PER_MS;
 
 /* What a process said of a port. slot 0: the sum of what is gone. */
 struct entry {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SOON_NS = 50000, RARELY_NS = 2000000 };
+enum { SOON_NS = 50 * VB_NS_PER_US, RARELY_NS = 2 * VB_NS_PER_MS };
 
 struct waiting {
 	struct vb_list node;

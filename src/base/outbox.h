@@ -18,10 +18,11 @@
 #define VB_OUTBOX_H
 
 #include "base/list.h"
+#include "base/nanoseconds.h"
 
-#define VB_OUTBOX_FULL_NS    UINT64_C(1000000000)
-#define VB_OUTBOX_ABSENT_NS  UINT64_C(200000000)
-#define VB_OUTBOX_UNREADY_NS UINT64_C(2000000000)
+#define VB_OUTBOX_FULL_NS    VB_NS_PER_S
+#define VB_OUTBOX_ABSENT_NS  (200 * VB_NS_PER_MS)
+#define VB_OUTBOX_UNREADY_NS (2 * VB_NS_PER_S)
 #define VB_OUTBOX_NEVER      UINT64_MAX
 
 struct vb_outbox_type {

@@ -10,6 +10,8 @@
 #ifndef VB_BASE_TUNED_H
 #define VB_BASE_TUNED_H
 
+#include "base/nanoseconds.h"
+
 /* ---- threads that poll (adapter/progress/progress.c) ---- */
 
 enum {
@@ -61,9 +63,9 @@ enum {
 	 * How often it looks whether the poller is still there, in ns. More often: it takes the poller's
 	 * processor. Less often: what comes for a program that has stopped polling waits so long.
 	 */
-	VB_TICK_NS = 1000000,
+	VB_TICK_NS = VB_NS_PER_MS,
 	/* The first of these if arrivals do not wake it: the poller may spin on its memory instead. */
-	VB_UNWOKEN_TICK_NS = 100000,
+	VB_UNWOKEN_TICK_NS = 100 * VB_NS_PER_US,
 	/*
 	 * It ticks for leaders after so many of their waits. More: programs that wait by events ring for
 	 * longer. Fewer: one that waits now and then pays for ticks.
@@ -111,7 +113,7 @@ enum {
 	 */
 	VB_COPY_CALL_NS = 1200,
 	VB_COPY_BYTES_PER_NS = 16,
-	VB_MOVE_NS = 200000,
+	VB_MOVE_NS = 200 * VB_NS_PER_US,
 	VB_MOVED_BYTES_PER_NS = 2,
 };
 
@@ -125,7 +127,7 @@ enum {
 	 * polling does not shorten. Less: two that sleep never get to poll.
 	 */
 	VB_FIRST_POLL_NS = 10000,
-	VB_MOST_POLL_NS = 200000,
+	VB_MOST_POLL_NS = 200 * VB_NS_PER_US,
 	/*
 	 * A yield that took VB_SWITCH_NS has let another thread work for longer than a wake-up takes. Shorter
 	 * ones pay: the thread that ran may be the peer, or this process's own progress thread. After a long
@@ -136,7 +138,7 @@ enum {
 	 */
 	VB_SWITCH_NS = 15000,
 	VB_REST_TIMES = 32,
-	VB_MOST_REST_NS = 100000000,
+	VB_MOST_REST_NS = 100 * VB_NS_PER_MS,
 };
 
 /* ---- locks (base/lock.c) ---- */
@@ -166,7 +168,7 @@ enum {
 	VB_ANSWERS_IN_A_ROW = 2,
 	VB_ACK_DELAY_NS = 30000,
 	/* A timer that meets a busy thread, or packets not yet taken, looks again after so long, in ns. */
-	VB_BUSY_RECEIVER_NS = 200000,
+	VB_BUSY_RECEIVER_NS = 200 * VB_NS_PER_US,
 };
 
 /* ---- a stream of packets (roce/receive.c) ---- */
@@ -178,13 +180,13 @@ enum {
 	 * nothing. Less: a stream pays for a wake-up with each burst.
 	 */
 	VB_STREAM_PACKETS = 12,
-	VB_AWAKE_NS = 50000,
+	VB_AWAKE_NS = 50 * VB_NS_PER_US,
 	/*
 	 * A yield that took VB_SLOW_YIELD_NS has let another thread work, perhaps for a time slice. Then the
 	 * progress thread does not stay awake for VB_NOT_AWAKE_NS.
 	 */
 	VB_SLOW_YIELD_NS = 20000,
-	VB_NOT_AWAKE_NS = 100000000,
+	VB_NOT_AWAKE_NS = 100 * VB_NS_PER_MS,
 };
 
 #endif

@@ -7,9 +7,10 @@
  */
 #include "adapter/inspection/registry.h"
 #include "adapter/queues/queue.h"
+#include "base/nanoseconds.h"
 #include "check/check.h"
 
-enum { LOOK_NS = 1000000000 };
+enum { LOOK_NS = VB_NS_PER_S };
 
 void vb_check_cq_used(struct vb_cq *cq)
 {

@@ -7,9 +7,10 @@
 #include "adapter/progress/qpn.h"
 #include "adapter/queues/queue.h"
 #include "adapter/queues/status.h"
+#include "base/nanoseconds.h"
 #include "check/check.h"
 
-enum { LOOK_NS = 1000000, ACKNOWLEDGED_NS = 500000000 };
+enum { LOOK_NS = VB_NS_PER_MS, ACKNOWLEDGED_NS = 500 * VB_NS_PER_MS };
 
 /* ---- asynchronous events ---- */
 

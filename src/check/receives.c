@@ -3,9 +3,10 @@
 #include <stdio.h>
 
 #include "adapter/queues/queue.h"
+#include "base/nanoseconds.h"
 #include "check/check.h"
 
-enum { GRH_BYTES = 40, LONG_NS = 1000000000 };
+enum { GRH_BYTES = 40, LONG_NS = VB_NS_PER_S };
 
 static void check_datagram(const struct vb_qp *qp, const struct ibv_recv_wr *wr)
 {

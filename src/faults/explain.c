@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/nanoseconds.h"
 #include "faults/plan.h"
 
 struct line {
@@ -27,7 +28,7 @@ static void put_time(struct line *l, uint64_t ns)
 	static const struct {
 		const char *unit;
 		uint64_t ns;
-	} units[] = { { "s", 1000000000 }, { "ms", 1000000 }, { "us", 1000 }, { "ns", 1 } };
+	} units[] = { { "s", VB_NS_PER_S }, { "ms", VB_NS_PER_MS }, { "us", VB_NS_PER_US }, { "ns", 1 } };
 	unsigned i = 0;
 	while (i + 1 < VB_ARRAY_LEN(units) && ns % units[i].ns)
 		i++;

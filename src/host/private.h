@@ -9,6 +9,7 @@
 #include <sys/un.h>
 
 #include "base/list.h"
+#include "base/nanoseconds.h"
 #include "host/host.h"
 #include "host/kernel.h"
 
@@ -48,7 +49,7 @@ static inline bool vb_is_short(int err)
 	return err == -EMFILE || err == -ENFILE || err == -ENOMEM || err == -ENOBUFS || err == -ENOSPC;
 }
 /* The pause before it is tried again. */
-enum { VB_SHORT_NS = 250000000 };
+enum { VB_SHORT_NS = 250 * VB_NS_PER_MS };
 void vb_fd_close_locked(int fd);
 void vb_fd_forget(void);
 void vb_setting_forget(void);

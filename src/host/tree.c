@@ -15,11 +15,12 @@
 #include <unistd.h>
 
 #include "base/cancel.h"
+#include "base/nanoseconds.h"
 #include "host/host.h"
 
 #define USERS ".users"
 
-enum { TRUST_NS = 1000000000 };
+enum { TRUST_NS = VB_NS_PER_S };
 
 /* ---- the folder ---- */
 

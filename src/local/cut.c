@@ -4,12 +4,13 @@
 #include <sched.h>
 
 #include "base/log.h"
+#include "base/nanoseconds.h"
 #include "host/memory/fence.h"
 #include "host/loop/activity.h"
 
 enum {
 	SPINS = 64,
-	PAUSE_NS = 200000,  /* between two looks at the word, once it has not changed for a while */
+	PAUSE_NS = 200 * VB_NS_PER_US, /* between two looks at the word, once it rests */
 };
 
 /*

@@ -17,6 +17,7 @@
 #include "adapter/queues/tags.h"
 #include "adapter/xrc/xrc_remote.h"
 #include "base/log.h"
+#include "base/nanoseconds.h"
 #include "host/loop/activity.h"
 #include "local/copy.h"
 #include "local/cut.h"
@@ -25,7 +26,7 @@
 #include "local/serve.h"
 #include "local/slots.h"
 
-enum { RETRY_FREE_NS = 500000000 /* between two looks whether a cut peer still reads a ring */ };
+enum { RETRY_FREE_NS = 500 * VB_NS_PER_MS /* between two looks whether a cut peer still reads a ring */ };
 
 /* ---- the choice of path ---- */
 

@@ -9,6 +9,7 @@
 #include "adapter/queues/queue.h"
 #include "adapter/memory/segment.h"
 #include "base/log.h"
+#include "base/nanoseconds.h"
 #include "base/tuned.h"
 #include "host/memory/memory.h"
 #include "local/qp.h"
@@ -18,7 +19,7 @@ enum { ASK = 1, GIVE, GONE };
 enum {
 	/* the peer is asked again after so many times the use, in case things have changed */
 	ASK_BACKOFF = 8,
-	UNMAP_NS = 100000000,
+	UNMAP_NS = 100 * VB_NS_PER_MS,
 	SHARES = 8, /* a peer's segments get one of so many parts of the address space */
 };
 #define MAX_SEGMENT_BYTES (1ull << 44)

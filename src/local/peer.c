@@ -11,6 +11,7 @@
 #include "adapter/progress/qpn.h"
 #include "adapter/queues/queue.h"
 #include "base/log.h"
+#include "base/nanoseconds.h"
 #include "host/loop/activity.h"
 #include "host/loop/rseq.h"
 #include "host/loop/share.h"
@@ -20,10 +21,10 @@
 enum {
 	CONNECT_TRIES = 1000, /* 1 ms apart */
 	AGREE_NAP_NS = 20000,
-	LOOK_NS = 10000000,
-	GRACE_NS = 200000000, /* from a peer's death to the failure of what it left open */
+	LOOK_NS = 10 * VB_NS_PER_MS,
+	GRACE_NS = 200 * VB_NS_PER_MS, /* from a peer's death to the failure of what it left open */
 };
-#define LATE_NS 10000000000ull /* for a peer that runs, and is late */
+#define LATE_NS (10 * VB_NS_PER_S) /* for a peer that runs, and is late */
 
 /* The second message on a link: what the sender found out about copying. */
 struct ready {
@@ -561,7 +562,7 @@ static int connect_locked(uint32_t slot, int tries, struct vb_peer **peer)
 	int fd;
 	int err = vb_link_connect(slot, &fd, &cred);
 	for (; err == -EAGAIN && tries > 1; tries--) { /* its queue of connections is full */
-		vb_sleep_ns(1000000);
+		vb_sleep_ns(VB_NS_PER_MS);
 		err = vb_link_connect(slot, &fd, &cred);
 	}
 	if (err)

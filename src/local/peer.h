@@ -35,9 +35,10 @@
 
 #include "local/ud_ring.h"
 #include "adapter/progress/progress.h"
+#include "base/nanoseconds.h"
 
 enum {
-	VB_PEER_AGREE_NS = 800000000,
+	VB_PEER_AGREE_NS = 800 * VB_NS_PER_MS,
 	VB_MAX_PEERS = VB_SLOT_COUNT + 1, /* this process itself included */
 };
 

@@ -9,6 +9,7 @@
 #include "adapter/progress/progress.h"
 #include "adapter/progress/qpn.h"
 #include "adapter/queues/queue.h"
+#include "base/nanoseconds.h"
 #include "local/peer.h"
 
 enum {
@@ -17,8 +18,8 @@ enum {
 	 * then
 	 */
 	ASK_AGAIN = 1024,
-	AGAIN_NS = 1000000,       /* between two looks at what waits for a receive */
-	MAX_WAIT_NS = 100000000,  /* many time slices of its program */
+	AGAIN_NS = VB_NS_PER_MS,      /* between two looks at what waits for a receive */
+	MAX_WAIT_NS = 100 * VB_NS_PER_MS,  /* many time slices of its program */
 	TAKE_BATCH = 16,  /* of one peer's, before the next one's */
 	/* looked at per round, so that a poll costs the same with one peer and with a thousand */
 	TAKE_PEERS = 8,

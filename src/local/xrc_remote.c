@@ -9,9 +9,10 @@
 
 #include "adapter/progress/progress.h"
 #include "adapter/xrc/xrc_remote.h"
+#include "base/nanoseconds.h"
 #include "local/serve.h"
 
-enum { LOOK_AGAIN_NS = 1000000 }; /* for a receive: its post rings in the other process only */
+enum { LOOK_AGAIN_NS = VB_NS_PER_MS }; /* for a receive: its post rings in the other process only */
 
 static const char WHY[] = "the process that has the shared receive queue refused it";
 

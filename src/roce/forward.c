@@ -8,11 +8,12 @@
 
 #include "adapter/inspection/counts.h"
 #include "base/list.h"
+#include "base/nanoseconds.h"
 
 enum {
 	MAX_WAITING = 2048,
 	RETRY_NS = 30000,
-	MAX_WAIT_NS = 500000000, /* many time slices of a receiver that shares its processor */
+	MAX_WAIT_NS = 500 * VB_NS_PER_MS, /* many time slices of a receiver that shares its processor */
 };
 
 struct waiting {

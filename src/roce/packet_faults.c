@@ -6,6 +6,7 @@
 
 #include "base/list.h"
 #include "base/lock.h"
+#include "base/nanoseconds.h"
 #include "host/ipc/capture.h"
 #include "roce/forward.h"
 #include "wire/cm_msg.h"
@@ -13,7 +14,7 @@
 
 enum {
 	MAX_HELD = 1 << 14,       /* packets; what is beyond is lost */
-	OVERTAKE_NS = 10000000,   /* a packet that nobody overtakes goes on after that */
+	OVERTAKE_NS = 10 * VB_NS_PER_MS, /* a packet that nobody overtakes goes on after that */
 };
 
 /* ---- what a packet is ---- */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/nanoseconds.h"
 #include "base/outbox.h"
 #include "roce/packet_faults.h"
 #include "roce/receive.h"
@@ -18,9 +19,9 @@ enum {
 	 * Less than the packet lifetime that connections of this library are made with: beyond it, a request
 	 * that was repeated may find that what it asked for has come and gone, and ask for it once more.
 	 */
-	MAX_AGE_NS = 250000000,
+	MAX_AGE_NS = 250 * VB_NS_PER_MS,
 	REMEMBERED = 256,      /* a power of two */
-	HAND_ON_NS = 300000000, /* at most */
+	HAND_ON_NS = 300 * VB_NS_PER_MS, /* at most */
 	NAP_NS = 20000,
 };
 

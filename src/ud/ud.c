@@ -27,6 +27,7 @@
 #include "adapter/queues/queue.h"
 #include "base/inet.h"
 #include "base/log.h"
+#include "base/nanoseconds.h"
 #include "host/ipc/capture.h"
 #include "local/ud_ring.h"
 #include "proto/ud.h"
@@ -35,8 +36,8 @@
 
 enum {
 	RETRY_NS = 30000,        /* between two tries where there was no room; later LOOK_NS */
-	FIRST_LOOK_NS = 500000000, /* from then to the first look at the receiver's process, */
-	LOOK_NS = 10000000,      /* and between two */
+	FIRST_LOOK_NS = 500 * VB_NS_PER_MS, /* from then to the first look at the receiver's process, */
+	LOOK_NS = 10 * VB_NS_PER_MS, /* and between two */
 	SLICE_DATAGRAMS = 256,   /* sent in one go, so that no lock is held for long */
 	EXTRA_IOV = 2,           /* headers, padding */
 };

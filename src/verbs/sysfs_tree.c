@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/nanoseconds.h"
 #include "host/tree.h"
 #include "verbs/verbs.h"
 
@@ -32,7 +33,7 @@ VB_EXPORT void vb_sysfs_set_sums(vb_port_sums *sums);
 enum { VERBS_ABI = 6, MAD_ABI = 5, MOST_PORTS = 64 };
 
 /* Programs read many files one after the other. For this time only counters are read anew. */
-enum { FRESH_NS = 20000000 };
+enum { FRESH_NS = 20 * VB_NS_PER_MS };
 
 #define DEVICES "devices/virtual/infiniband"
 #define PUT(text, ...)    vb_tree_add(tree, VB_TREE_FILE, text, __VA_ARGS__)

@@ -7,6 +7,7 @@
 #define VB_WIRE_TIMERS_H
 
 #include "base/base.h"
+#include "base/nanoseconds.h"
 
 /*
  * The requester's transport timer: after so long without a response it retries. 0 means that it never does.
@@ -16,7 +17,7 @@
  */
 static inline uint64_t vb_transport_timer_ns(unsigned code)
 {
-	enum { TIMEOUTS = 4, LEAST_NS = 16000000 };
+	enum { TIMEOUTS = 4, LEAST_NS = 16 * VB_NS_PER_MS };
 	return code ? vb_max_u64(TIMEOUTS * (4096ull << (code & 31)), LEAST_NS) : 0;
 }
 

@@ -8,6 +8,7 @@
 #include "adapter/memory/hold.h"
 #include "adapter/object.h"
 #include "base/log.h"
+#include "base/nanoseconds.h"
 #include "host/memory/memory.h"
 #include "host/memory/remap.h"
 #include "host/loop/share.h"
@@ -16,8 +17,8 @@ enum {
 	MAX_SEGMENTS = 1024,
 	MAX_WANTS = 1024,
 	/* how long a slice waits for accesses in flight before it lets others work and tries again, */
-	QUIESCE_NS = 2000000,
-	RETRY_NS = 1000000,        /* after so long, */
+	QUIESCE_NS = 2 * VB_NS_PER_MS,
+	RETRY_NS = VB_NS_PER_MS,       /* after so long, */
 	MAX_TRIES = 100,           /* so often */
 	MAX_FORKS = 16,            /* a program that forks so often with segments keeps its memory private */
 };

@@ -12,13 +12,14 @@
 
 #include "adapter/progress/progress.h"
 #include "base/cancel.h"
+#include "base/nanoseconds.h"
 
 /*
  * A thread that waits for a channel's descriptor by poll(2) cannot be noticed at the call. So the thread that
  * armed is looked at in these intervals, twice at least, until it is seen to wait. An event at once would
  * wake programs for nothing that mean to poll next and have no processor yet.
  */
-enum { LOOK_NS = 5000000 };
+enum { LOOK_NS = 5 * VB_NS_PER_MS };
 
 /* ---- completions that were there when the CQ was armed ---- */
 

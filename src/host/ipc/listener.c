@@ -19,6 +19,7 @@
 
 #include "base/cancel.h"
 #include "base/log.h"
+#include "base/nanoseconds.h"
 
 enum {
 	BACKLOG = 1024,
@@ -27,7 +28,7 @@ enum {
 	 * The pause before a listener without free descriptors tries to accept again. A peer that waits for a
 	 * link takes this process for halted once it has slept for twice as long (host/loop/activity.c).
 	 */
-	ACCEPT_RETRY_NS = 10000000,
+	ACCEPT_RETRY_NS = 10 * VB_NS_PER_MS,
 };
 
 static struct vb_list listeners = VB_LIST_INIT(listeners); /* those that listen; under the host lock */

@@ -12,6 +12,7 @@
 
 #include "base/cancel.h"
 #include "base/list.h"
+#include "base/nanoseconds.h"
 #include "base/thread.h"
 #include "base/waits.h"
 #include "host/loop/activity.h"
@@ -21,7 +22,7 @@ enum {
 	LOOK_MS = 100,     /* from one look at a server that does not answer to the next */
 	MAX_LOOKS = 50,    /* in all */
 	MAX_HALTED = 15,   /* in a row that find no thread of its process running */
-	ACCEPT_RETRY_NS = 10000000,
+	ACCEPT_RETRY_NS = 10 * VB_NS_PER_MS,
 };
 
 /* Each descriptor of the server's epoll set, and whose it is. */
@@ -223,10 +224,10 @@ static bool is_halted(int fd)
 /* False: nothing has come within LOOK_MS. */
 static bool await_bytes(int fd)
 {
-	uint64_t now = vb_now_ns(), deadline = now + LOOK_MS * 1000000ull;
+	uint64_t now = vb_now_ns(), deadline = now + LOOK_MS * VB_NS_PER_MS;
 	for (; now < deadline; now = vb_now_ns()) {
 		struct pollfd there = { .fd = fd, .events = POLLIN };
-		if (vb_poll(&there, 1, (int)((deadline - now) / 1000000) + 1) == 1)
+		if (vb_poll(&there, 1, (int)((deadline - now) / VB_NS_PER_MS) + 1) == 1)
 			return true;
 	}
 	return false;

@@ -18,13 +18,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/nanoseconds.h"
 #include "host/net/holder.h"
 #include "host/private.h"
 
 enum {
 	MAX_HOLDERS = 64,
-	HOLDS_NS = 250000000,
-	AGAIN_NS = 20000000,
+	HOLDS_NS = 250 * VB_NS_PER_MS,
+	AGAIN_NS = 20 * VB_NS_PER_MS,
 };
 
 /* When the kernel was last asked for something. A forked child asks again. */

@@ -13,7 +13,7 @@
 enum {
 	/* in a row that find the process halted: a single look may find all threads asleep by chance */
 	LOOKS = 3,
-	LOOK_NS = 10000000, /* from one look to the next */
+	LOOK_NS = 10 * VB_NS_PER_MS, /* from one look to the next */
 	BLIND_LOOKS = 100,  /* where /proc does not tell: 1 s */
 	MAX_LOOKS = 1000,   /* at a process that could run: 10 s */
 };

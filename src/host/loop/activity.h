@@ -10,6 +10,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "base/nanoseconds.h"
+
 /* What the threads of a process do. Unknown where /proc does not show the process. */
 enum vb_activity {
 	VB_ACTIVITY_UNKNOWN,
@@ -43,7 +45,7 @@ struct vb_thread_looks {
  * processor is waited for, however long that takes. Where /proc does not tell, a thread that has not run
  * counts as asleep.
  */
-enum { VB_THREAD_RUNS_NS = 10000000 };
+enum { VB_THREAD_RUNS_NS = 10 * VB_NS_PER_MS };
 bool vb_thread_has_moved_on(struct vb_thread_looks *looks);
 
 #endif

@@ -35,8 +35,8 @@ enum {
 	EVENTS_PER_ROUND = 64,
 	/* a timer that re-arms itself for the past must not keep descriptors and pass waiting */
 	TIMERS_PER_ROUND = 256,
-	TIMERS_NS = 1000000, /* for the timers of a round, after the first */
-	SLICE_NS = 100000,
+	TIMERS_NS = VB_NS_PER_MS, /* for the timers of a round, after the first */
+	SLICE_NS = 100 * VB_NS_PER_US,
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

@@ -6,9 +6,10 @@
 #include <unistd.h>
 
 #include "base/lock.h"
+#include "base/nanoseconds.h"
 #include "host/host.h"
 
-enum { STORE_NS = 10000000 }; /* after which any processor's stores are visible */
+enum { STORE_NS = 10 * VB_NS_PER_MS }; /* after which any processor's stores are visible */
 
 atomic_bool vb_fence_is_prepared;
 

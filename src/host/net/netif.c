@@ -4,6 +4,7 @@
  * is cached until there is a change. Where the kernel refuses rtnetlink groups, lists are not cached, and the
  * cache of addresses expires by time.
  */
+#include "base/nanoseconds.h"
 #include "host/private.h"
 
 #include <errno.h>
@@ -198,7 +199,7 @@ static int read_list(struct vb_netif **list, unsigned *count)
 
 /* ---- local addresses ---- */
 
-enum { REFRESH_NS = 10000000, EXPIRE_NS = 100000000 };
+enum { REFRESH_NS = 10 * VB_NS_PER_MS, EXPIRE_NS = 100 * VB_NS_PER_MS };
 
 static struct {
 	struct in6_addr *ips; /* sorted */

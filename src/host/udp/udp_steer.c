@@ -37,17 +37,18 @@
 #include <unistd.h>
 
 #include "base/cancel.h"
+#include "base/nanoseconds.h"
 
 enum {
 	MAX_PLACES = 512,
 	FIRST_PLACES = 4,       /* probed at least; without /proc, doubled while each has its own process */
 	MAX_STEERED = 1024,     /* slots in the program: two instructions each, of 4096 */
 	ANSWERS_PER_LOOK = 16,
-	COLLECT_NS = 20000000,  /* for answers, in the first round */
+	COLLECT_NS = 20 * VB_NS_PER_MS, /* for answers, in the first round */
 	MAX_REPEATS = 4,        /* 620 ms in all */
-	WAIT_NS = 1000000000,   /* for the first table */
-	WAIT_LOOK_NS = 100000,
-	MIN_PAUSE_NS = 100000000,
+	WAIT_NS = VB_NS_PER_S,   /* for the first table */
+	WAIT_LOOK_NS = 100 * VB_NS_PER_US,
+	MIN_PAUSE_NS = 100 * VB_NS_PER_MS,
 	MAX_PAUSE_SHIFT = 7,
 	NO_PLACE = UINT16_MAX,
 };

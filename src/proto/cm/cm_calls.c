@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The user's calls: check the arguments, then take one step. */
+#include "base/nanoseconds.h"
 #include "proto/cm/cm_internal.h"
 
 #include <errno.h>
@@ -8,7 +9,7 @@
 #define MAX_EXPONENT 31
 
 enum { RETURNED_FOR_GOOD = 3 }; /* the first time may be a process that is just being started anew */
-#define HELD_BACK_NS 68000000000 /* how long a kernel's CM tries: 16 times 4.3 s */
+#define HELD_BACK_NS (68 * VB_NS_PER_S) /* how long a kernel's CM tries: 16 times 4.3 s */
 
 static struct vb_cm_step begin(struct vb_cm_table *t, uint64_t now_ns, struct vb_cm_out *out)
 {

@@ -26,17 +26,18 @@
  * the prober. The prober is in the index by host, and its timer runs. The timers of others run only while
  * they are to be probed at once, or end.
  */
+#include "base/nanoseconds.h"
 #include "proto/cm/cm_internal.h"
 #include "proto/cm/gsi.h"
 
 enum {
-	PROBE_NS = 400000000,
+	PROBE_NS = 400 * VB_NS_PER_MS,
 	/*
 	 * A kernel sends some ICMP messages at once to a host, and then one a second. Probes must not use
 	 * them up.
 	 */
-	DOUBT_PROBE_NS = 250000000,
-	DOUBT_ENDS_NS = 2000000000,
+	DOUBT_PROBE_NS = 250 * VB_NS_PER_MS,
+	DOUBT_ENDS_NS = 2 * VB_NS_PER_S,
 	/*
 	 * A living process has sent a few probes within this time, even if it hardly gets a processor. If a
 	 * process of another user can take the port, it has done so: it tries every 250 ms.

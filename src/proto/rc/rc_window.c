@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "proto/rc/rc_window.h"
+#include "base/nanoseconds.h"
 
 enum {
 	MOST_DOUBLINGS = 9,
@@ -10,14 +11,14 @@ enum {
 	LEAST_GROWTH = 2, GROWTH_IN_SPACE = 3 * PARTS / 2, MOST_GROWTH = 16 * PARTS, /* in a round trip */
 };
 
-#define FIRST_RTO_NS   UINT64_C(10000000)
-#define LEAST_RTO_NS   UINT64_C(1000000)	/* usually enough for a peer that must be scheduled first */
-#define MOST_RTO_NS    UINT64_C(500000000)
-#define NO_QUEUE_NS    UINT64_C(100000)	/* round trips differ by this for other reasons */
-#define LONG_TRIP_NS   UINT64_C(1000000)	/* in which it grows by the most */
-#define ONE_PACKET_NS  UINT64_C(200000)	/* a round trip in which the window grows by one packet */
-#define LEAST_AGE_NS   UINT64_C(10000000000)	/* paths change */
-#define MARK_AGE_NS    UINT64_C(10000000)	/* and four round trips: the queue that marked may be gone */
+#define FIRST_RTO_NS   (10 * VB_NS_PER_MS)
+#define LEAST_RTO_NS   VB_NS_PER_MS	/* usually enough for a peer that must be scheduled first */
+#define MOST_RTO_NS    (500 * VB_NS_PER_MS)
+#define NO_QUEUE_NS    (100 * VB_NS_PER_US)	/* round trips differ by this for other reasons */
+#define LONG_TRIP_NS   VB_NS_PER_MS	/* in which it grows by the most */
+#define ONE_PACKET_NS  (200 * VB_NS_PER_US)	/* a round trip in which the window grows by one packet */
+#define LEAST_AGE_NS   (10 * VB_NS_PER_S)	/* paths change */
+#define MARK_AGE_NS    (10 * VB_NS_PER_MS)	/* and four round trips: the queue that marked may be gone */
 
 void vb_rc_window_init(struct vb_rc_window *w, uint32_t most)
 {
@@ -170,8 +171,12 @@ struct pace {
 static struct pace pace_of(const struct vb_rc_window *w, uint64_t now)
 {
 	if (was_marked(w, now))
-		return (struct pace){ .percent = 88, .burst = 8, .burst_ns = 50000 };
-	return (struct pace){ .percent = w->size < w->threshold ? 50 : 67, .burst = 32, .burst_ns = 1000000 };
+		return (struct pace){ .percent = 88, .burst = 8, .burst_ns = 50 * VB_NS_PER_US };
+	return (struct pace){
+		.percent = w->size < w->threshold ? 50 : 67,
+		.burst = 32,
+		.burst_ns = VB_NS_PER_MS,
+	};
 }
 
 static bool is_paced(const struct vb_rc_window *w, const struct pace *pace)

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "adapter/peer.h"
+#include "base/nanoseconds.h"
 #include "base/outbox.h"
 #include "base/scatter.h"
 #include "rdmacm/agent/message_fault.h"
@@ -289,7 +290,7 @@ void vb_cma_agent_finish_locked(void)
 	for (unsigned ms = 0;
 	     agent.table && ms < FINISH_MS && open_dreqs_locked(ms % REPEAT_MS == REPEAT_MS - 1); ms++) {
 		vb_cma_unlock();
-		vb_sleep_ns(1000000);
+		vb_sleep_ns(VB_NS_PER_MS);
 		vb_cma_lock();
 	}
 	if (!agent.table || !vb_local_is_off())
@@ -312,7 +313,7 @@ int vb_cma_agent_open_locked(vb_inbox_handler *arrived)
 {
 	static const struct vb_cm_config config = { .mra_service_timeout = MRA_TIMEOUT,
 						    .max_lingering = MAX_LINGERING,
-						    .sidr_linger_ns = 20000000000 };
+						    .sidr_linger_ns = 20 * VB_NS_PER_S };
 	uint64_t seed;
 
 	vb_random(&seed, sizeof(seed));

@@ -10,7 +10,7 @@
 #include "rdmacm/agent/channel.h"
 #include "rdmacm/id/id.h"
 
-enum { ASK_NS = 5000000, KICK_NS = 1000000000 };
+enum { ASK_NS = 5 * VB_NS_PER_MS, KICK_NS = VB_NS_PER_S };
 
 struct vb_cma_neighbour {
 	struct vb_list node;
