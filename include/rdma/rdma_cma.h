@@ -5,9 +5,13 @@
  *
  * An rdma_cm_id is to RDMA what a socket is to IP. Calls on it start something; how it went is told by an
  * event on the id's channel. An id made with a null channel is synchronous instead: calls return when the
- * thing is done, and the event is at id->event until the next call. Calls that give an int give 0, or -1
- * with errno; calls that give a pointer NULL with errno. Ids may be used from any thread, each by one at a
- * time.
+ * thing is done, and the event is at id->event until the next call. Ids may be used from any thread, each by
+ * one at a time.
+ *
+ * Calls that give an int give 0, or -1 with errno; calls that give a pointer NULL with errno. Each says
+ * below which errors are its own. All give EINVAL for a NULL pointer, and for an id that has not got so far
+ * or is past it; all that make something ENOMEM, EMFILE or EAGAIN if no memory, descriptor or thread is
+ * left. On a synchronous id, a call also fails with what its event would tell.
  */
 #ifndef RDMA_CMA_H
 #define RDMA_CMA_H
@@ -226,15 +230,15 @@ struct rdma_cm_join_mc_attr_ex {
 	struct sockaddr	*addr;
 };
 
-/* Make a channel; it lives until rdma_destroy_event_channel(). rdma_create_event_channel(3) */
+/* Make a channel; it lives until rdma_destroy_event_channel(). ENFILE. rdma_create_event_channel(3) */
 struct rdma_event_channel *rdma_create_event_channel(void);
 
 /* Release it, after its ids. rdma_destroy_event_channel(3) */
 void rdma_destroy_event_channel(struct rdma_event_channel *channel);
 
 /*
- * Wait for an event on the channel; honours O_NONBLOCK on channel->fd (EAGAIN). The event lives until
- * rdma_ack_cm_event(). rdma_get_cm_event(3)
+ * Wait for an event on the channel. EAGAIN: channel->fd is non-blocking, and none is there; EINTR: a signal
+ * handler ran. The event lives until rdma_ack_cm_event(). rdma_get_cm_event(3)
  */
 int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **event);
 
@@ -246,7 +250,7 @@ const char *rdma_event_str(enum rdma_cm_event_type event);
 
 /*
  * Make an id that reports to channel, or a synchronous one with NULL; it lives until rdma_destroy_id().
- * rdma_create_id(3)
+ * EINVAL: no such port space. rdma_create_id(3)
  */
 int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, void *context,
 		   enum rdma_port_space ps);
@@ -257,7 +261,8 @@ int rdma_destroy_id(struct rdma_cm_id *id);
 /*
  * Make a synchronous id for an address: resolved and routed, or bound if res has RAI_PASSIVE. With
  * qp_init_attr a queue pair is made too (for a listener: for each request), in pd or the default domain.
- * rdma_create_ep(3)
+ * ETIMEDOUT: the next hop does not answer; else as rdma_bind_addr(), rdma_resolve_addr() and
+ * rdma_create_qp(). rdma_create_ep(3)
  */
 int rdma_create_ep(struct rdma_cm_id **id, struct rdma_addrinfo *res, struct ibv_pd *pd,
 		   struct ibv_qp_init_attr *qp_init_attr);
@@ -273,13 +278,15 @@ int rdma_migrate_id(struct rdma_cm_id *id, struct rdma_event_channel *channel);
 
 /*
  * Give the id a local address: the wildcard, or one of a device, to which it is then bound. Port 0 takes a
- * free one. EADDRINUSE, EADDRNOTAVAIL, ENODEV. rdma_bind_addr(3)
+ * free one. EADDRNOTAVAIL: not an address of this host; ENODEV: no device has it; EADDRINUSE: another id
+ * has the port; EACCES: the port is a privileged one. rdma_bind_addr(3)
  */
 int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *addr);
 
 /*
  * Find the device and the addresses that lead to dst_addr, from src_addr unless that is NULL, and bind the
- * id to them. Answer: ADDR_RESOLVED or ADDR_ERROR within timeout_ms. rdma_resolve_addr(3)
+ * id to them. Answer: ADDR_RESOLVED or ADDR_ERROR within timeout_ms. ENETUNREACH, EHOSTUNREACH: there is no
+ * route; for src_addr as rdma_bind_addr(). rdma_resolve_addr(3)
  */
 int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src_addr, struct sockaddr *dst_addr,
 		      int timeout_ms);
@@ -293,7 +300,8 @@ int rdma_resolve_route(struct rdma_cm_id *id, int timeout_ms);
 /*
  * Make the id's queue pair, in pd (of the id's device) or, with NULL, the default domain, with queues of its
  * own where the attributes name none. It is moved through its states by the calls here; receives may be
- * posted at once. rdma_create_qp(3)
+ * posted at once. EINVAL also for more than the device has; EOPNOTSUPP: a type or feature that it has not.
+ * rdma_create_qp(3)
  */
 int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_attr *qp_init_attr);
 int rdma_create_qp_ex(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *qp_init_attr);
@@ -303,41 +311,51 @@ void rdma_destroy_qp(struct rdma_cm_id *id);
 
 /*
  * For programs with a queue pair of their own: the attributes and mask for moving it to qp_attr->qp_state,
- * once the connection has got that far. rdma_init_qp_attr(3)
+ * once the connection has got that far. EINVAL also for states but INIT, RTR and RTS. rdma_init_qp_attr(3)
  */
 int rdma_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *qp_attr, int *qp_attr_mask);
 
 /*
  * Connect to the resolved address; conn_param may be NULL. Answer: ESTABLISHED (for an id without queue pair
- * CONNECT_RESPONSE), REJECTED, UNREACHABLE or CONNECT_ERROR. rdma_connect(3)
+ * CONNECT_RESPONSE), REJECTED, UNREACHABLE or CONNECT_ERROR. EINVAL also for too much private data, for
+ * depths that the device does not have, and without both a queue pair and conn_param. rdma_connect(3)
  */
 int rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *conn_param);
 
-/* Finish after CONNECT_RESPONSE, when the program's own queue pair can send. rdma_establish(3) */
+/*
+ * Finish after CONNECT_RESPONSE, when the program's own queue pair can send. EINVAL also for an id with a
+ * queue pair of rdma_create_qp(). rdma_establish(3)
+ */
 int rdma_establish(struct rdma_cm_id *id);
 
 /*
- * Take requests at the bound address, up to backlog of them waiting. Answers: CONNECT_REQUEST.
- * rdma_listen(3)
+ * Take requests at the bound address, up to backlog of them waiting. Answers: CONNECT_REQUEST. EADDRINUSE:
+ * another id listens at the port already. rdma_listen(3)
  */
 int rdma_listen(struct rdma_cm_id *id, int backlog);
 
-/* On a synchronous listener: wait for a request and give its id. rdma_get_request(3) */
+/*
+ * On a synchronous listener: wait for a request and give its id. EAGAIN: listen->channel->fd is
+ * non-blocking, and none is there; EINTR: a signal handler ran. rdma_get_request(3)
+ */
 int rdma_get_request(struct rdma_cm_id *listen, struct rdma_cm_id **id);
 
-/* Accept a request, on the id that it brought; conn_param may be NULL. Answer: ESTABLISHED. rdma_accept(3) */
+/*
+ * Accept a request, on the id that it brought; conn_param may be NULL. Answer: ESTABLISHED. EINVAL as
+ * rdma_connect(); else what ibv_modify_qp() refuses. rdma_accept(3)
+ */
 int rdma_accept(struct rdma_cm_id *id, struct rdma_conn_param *conn_param);
 
 /*
- * Refuse a request, for no reason or for its ECE options; the peer gets REJECTED with the data.
- * rdma_reject(3)
+ * Refuse a request, for no reason or for its ECE options; the peer gets REJECTED with the data. EINVAL also
+ * for too much of it. rdma_reject(3)
  */
 int rdma_reject(struct rdma_cm_id *id, const void *private_data, uint8_t private_data_len);
 int rdma_reject_ece(struct rdma_cm_id *id, const void *private_data, uint8_t private_data_len);
 
 /*
  * Tell of IBV_EVENT_COMM_EST: data arrived before the peer's last message did, so the connection stands.
- * rdma_notify(3)
+ * EINVAL also for other events; EISCONN: the message has come after all. rdma_notify(3)
  */
 int rdma_notify(struct rdma_cm_id *id, enum ibv_event_type event);
 
@@ -353,7 +371,7 @@ int rdma_join_multicast(struct rdma_cm_id *id, struct sockaddr *addr, void *cont
 int rdma_join_multicast_ex(struct rdma_cm_id *id, struct rdma_cm_join_mc_attr_ex *mc_join_attr,
 	void *context);
 
-/* Detach the queue pair and leave the group. rdma_leave_multicast(3) */
+/* Detach the queue pair and leave the group. EADDRNOTAVAIL: no member of it. rdma_leave_multicast(3) */
 int rdma_leave_multicast(struct rdma_cm_id *id, struct sockaddr *addr);
 
 /* Ports of both ends in network order, 0 if there is none. rdma_get_src_port(3), rdma_get_dst_port(3) */
@@ -405,7 +423,10 @@ enum {
 	RDMA_OPTION_IB_PATH	= 1,
 };
 
-/* Set an option; optlen is the size of what optval points to. ENOSYS: no such option. rdma_set_option(3) */
+/*
+ * Set an option; optlen is the size of what optval points to. EINVAL also for another size and for a value
+ * out of range; ENOSYS: no such option. rdma_set_option(3)
+ */
 int rdma_set_option(struct rdma_cm_id *id, int level, int optname, void *optval, size_t optlen);
 
 /*
@@ -418,18 +439,23 @@ void rdma_freeaddrinfo(struct rdma_addrinfo *res);
 
 /*
  * The same without waiting: ADDRINFO_RESOLVED or ADDRINFO_ERROR says when it is done, and rdma_query_addrinfo
- * gives what was found. rdma_resolve_addrinfo(3), rdma_query_addrinfo(3)
+ * gives what was found. EBUSY: the id has a look-up under way; EOPNOTSUPP: RAI_SA. rdma_resolve_addrinfo(3),
+ * rdma_query_addrinfo(3)
  */
 int rdma_resolve_addrinfo(struct rdma_cm_id *id, const char *node, const char *service,
 	const struct rdma_addrinfo *hints);
 int rdma_query_addrinfo(struct rdma_cm_id *id, struct rdma_addrinfo **info);
 
-/* Put an event of the program's own, RDMA_CM_EVENT_USER, on the id's channel. rdma_write_cm_event(3) */
+/*
+ * Put an event of the program's own, RDMA_CM_EVENT_USER, on the id's channel. EINVAL also for other events.
+ * rdma_write_cm_event(3)
+ */
 int rdma_write_cm_event(struct rdma_cm_id *id, enum rdma_cm_event_type event, int status, uint64_t arg);
 
 /*
  * Enhanced connection establishment for programs with a queue pair of their own: what to send with the
- * request or reply, and what came. rdma_set_local_ece(3), rdma_get_remote_ece(3)
+ * request or reply, and what came. EINVAL also for an id with a queue pair of rdma_create_qp().
+ * rdma_set_local_ece(3), rdma_get_remote_ece(3)
  */
 int rdma_set_local_ece(struct rdma_cm_id *id, struct ibv_ece *ece);
 int rdma_get_remote_ece(struct rdma_cm_id *id, struct ibv_ece *ece);
