@@ -136,7 +136,7 @@ static struct vb_cm_path path_of(const struct vb_cma_id *id)
 
 static void put_ip(uint8_t out[16], const struct vb_cma_addr *addr)
 {
-	if (vb_cma_ip_is_v4(&addr->ip))
+	if (vb_ip_is_v4(&addr->ip))
 		memcpy(out, &addr->ip.s6_addr[12], 4);
 	else
 		memcpy(out, &addr->ip, 16);
@@ -145,7 +145,7 @@ static void put_ip(uint8_t out[16], const struct vb_cma_addr *addr)
 /* The addresses, then the program's data. Returns how many bytes. */
 static size_t connect_data(const struct vb_cma_id *id, const struct wanted *w, uint8_t *data)
 {
-	struct vb_ip_cm ip = { .ip_version = vb_cma_ip_is_v4(&id->dst.ip) ? 4 : 6,
+	struct vb_ip_cm ip = { .ip_version = vb_ip_is_v4(&id->dst.ip) ? 4 : 6,
 			       .source_port = id->src.port };
 
 	put_ip(ip.source, &id->src);

@@ -60,7 +60,7 @@ static void settle_wildcard(struct vb_cma_addr *dst)
 {
 	if (!vb_cma_addr_is_any(dst))
 		return;
-	if (vb_cma_ip_is_v4(&dst->ip)) {
+	if (vb_ip_is_v4(&dst->ip)) {
 		dst->ip.s6_addr[12] = 127;
 		dst->ip.s6_addr[15] = 1;
 	} else {

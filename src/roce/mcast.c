@@ -24,7 +24,7 @@ static pthread_mutex_t change_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static bool is_group(const struct in6_addr *mgid)
 {
-	if (IN6_IS_ADDR_V4MAPPED(mgid))
+	if (vb_ip_is_v4(mgid))
 		return mgid->s6_addr[12] >> 4 == 0xe;
 	return IN6_IS_ADDR_MULTICAST(mgid);
 }

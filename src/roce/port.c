@@ -59,7 +59,7 @@ uint16_t vb_roce_source_port(uint32_t flow_label, uint32_t source_qpn, uint32_t 
 
 void vb_roce_icrc_route(struct vb_icrc_route *icrc, const struct vb_inbox_addr *addr)
 {
-	bool ipv4 = IN6_IS_ADDR_V4MAPPED(&addr->dst);
+	bool ipv4 = vb_ip_is_v4(&addr->dst);
 	unsigned skip = ipv4 ? 12 : 0;
 	memset(icrc, 0, sizeof(*icrc));
 	icrc->ip_version = ipv4 ? 4 : 6;
@@ -83,7 +83,7 @@ void vb_roce_route_init(struct vb_roce_route *route, const struct vb_inbox_addr 
 
 bool vb_roce_route_returnable(const struct vb_roce_route *route, struct vb_roce_route *returnable)
 {
-	uint16_t port = vb_udp_returnable_port(IN6_IS_ADDR_V4MAPPED(&route->addr.dst));
+	uint16_t port = vb_udp_returnable_port(vb_ip_is_v4(&route->addr.dst));
 	if (!port)
 		return false;
 	*returnable = *route;

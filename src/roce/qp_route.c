@@ -10,8 +10,7 @@
 
 unsigned vb_qp_route_ifindex(const struct vb_qp *qp, const struct in6_addr *destination)
 {
-	bool v4_multicast = IN6_IS_ADDR_V4MAPPED(destination) && destination->s6_addr[12] >> 4 == 0xe;
-	bool needs = v4_multicast || IN6_IS_ADDR_LINKLOCAL(destination) || IN6_IS_ADDR_MULTICAST(destination);
+	bool needs = IN6_IS_ADDR_LINKLOCAL(destination) || vb_ip_is_multicast(destination);
 	return needs ? qp->ctx->device->ifindex : 0;
 }
 

@@ -256,7 +256,7 @@ static bool is_unicast(const struct in6_addr *ip)
 {
 	static const struct in6_addr any_v4 = { .s6_addr = { [10] = 0xff, 0xff } };
 
-	if (IN6_IS_ADDR_V4MAPPED(ip))
+	if (vb_ip_is_v4(ip))
 		return !IN6_ARE_ADDR_EQUAL(ip, &any_v4) && ip->s6_addr[12] < 0xe0;
 	return !IN6_IS_ADDR_MULTICAST(ip) && !IN6_IS_ADDR_UNSPECIFIED(ip);
 }

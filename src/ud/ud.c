@@ -405,7 +405,7 @@ static enum ibv_wc_status scatter(const struct vb_rwqe *w, const struct vb_inbox
 static uint8_t header_kind(const struct vb_inbox_msg *msg)
 {
 	enum { IPV6 = 1, IPV4 = 2, UDP = 8 };
-	return UDP | (IN6_IS_ADDR_V4MAPPED(&msg->addr.dst) ? IPV4 : IPV6);
+	return UDP | (vb_ip_is_v4(&msg->addr.dst) ? IPV4 : IPV6);
 }
 
 static void explain(const struct vb_qp *qp, const struct vb_rwqe *w, const struct vb_ud_arrival *a,

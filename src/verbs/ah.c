@@ -142,7 +142,7 @@ static bool mac_of(struct vb_device *dev, const union ibv_gid *gid, uint8_t mac[
 	if (IN6_IS_ADDR_MULTICAST(ip)) {
 		const uint8_t to[] = { 0x33, 0x33, g[12], g[13], g[14], g[15] };
 		memcpy(mac, to, sizeof(to));
-	} else if (IN6_IS_ADDR_V4MAPPED(ip) && g[12] >> 4 == 0xe) {
+	} else if (vb_ip_is_multicast(ip)) {
 		const uint8_t to[] = { 0x01, 0x00, 0x5e, g[13] & 0x7f, g[14], g[15] };
 		memcpy(mac, to, sizeof(to));
 	} else if (find_gid(dev, gid) >= 0) {

@@ -23,7 +23,7 @@ static int refuse(const char *call, const char *member, const char *why)
 static int first_gid(struct vb_device *dev, bool ipv4, struct in6_addr *gid)
 {
 	for (unsigned i = 0; i < VB_GID_TABLE; i++)
-		if (!vb_device_gid(dev, i, gid) && IN6_IS_ADDR_V4MAPPED(gid) == ipv4)
+		if (!vb_device_gid(dev, i, gid) && vb_ip_is_v4(gid) == ipv4)
 			return (int)i;
 	return -1;
 }
@@ -76,8 +76,8 @@ static bool is_nowhere(const union ibv_gid *gid)
 static bool settle_kind(struct vb_device *dev, struct in6_addr *sgid, const union ibv_gid *dgid)
 {
 	const struct in6_addr *ip = (const struct in6_addr *)dgid;
-	bool ipv4 = IN6_IS_ADDR_V4MAPPED(ip);
-	if (IN6_IS_ADDR_V4MAPPED(sgid) == ipv4)
+	bool ipv4 = vb_ip_is_v4(ip);
+	if (vb_ip_is_v4(sgid) == ipv4)
 		return true;
 	return vb_ip_is_multicast(ip) && first_gid(dev, ipv4, sgid) >= 0;
 }

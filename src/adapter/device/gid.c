@@ -18,7 +18,6 @@ enum ibv_mtu vb_mtu_for(unsigned netif_mtu)
 	return mtu;
 }
 
-static bool is_v4(const struct in6_addr *ip) { return IN6_IS_ADDR_V4MAPPED(ip); }
 static bool is_hole(const struct in6_addr *ip) { return IN6_IS_ADDR_UNSPECIFIED(ip); }
 
 /* The link-local address that IPv6 autoconfiguration would make of the MAC (EUI-64, RFC 4291 appendix A). */
@@ -92,7 +91,7 @@ static void add_all(struct in6_addr *table, unsigned first, unsigned *used, cons
 		    bool v4)
 {
 	for (unsigned i = 0; i < netif->naddrs; i++)
-		if (is_v4(&netif->addrs[i].ip) == v4 && !has(table, 0, *used, &netif->addrs[i].ip))
+		if (vb_ip_is_v4(&netif->addrs[i].ip) == v4 && !has(table, 0, *used, &netif->addrs[i].ip))
 			add(table, first, used, &netif->addrs[i].ip);
 }
 

@@ -132,7 +132,7 @@ static bool takes(const struct vb_holder *h, const struct in6_addr *dst)
 static bool is_listed(uid_t uid, const struct in6_addr *dst)
 {
 	bool any = false;
-	for (int ipv4 = IN6_IS_ADDR_V4MAPPED(dst); ipv4 >= 0 && !any; ipv4--) {
+	for (int ipv4 = vb_ip_is_v4(dst); ipv4 >= 0 && !any; ipv4--) {
 		for (unsigned i = 0; i < holders.count[ipv4]; i++) {
 			const struct vb_holder *h = &holders.of[ipv4][i];
 			if (takes(h, dst) && h->uid == uid)
@@ -145,7 +145,7 @@ static bool is_listed(uid_t uid, const struct in6_addr *dst)
 
 static bool has_port(uid_t uid, const struct in6_addr *dst)
 {
-	if (atomic_load(&is_ours[IN6_IS_ADDR_V4MAPPED(dst)]))
+	if (atomic_load(&is_ours[vb_ip_is_v4(dst)]))
 		return false;
 	look_for_holders(HOLDS_NS);
 	if (!is_listed(uid, dst))

@@ -45,15 +45,18 @@ static inline struct in6_addr vb_ip_from_v4(const void *v4)
 	return ip;
 }
 
+static inline bool vb_ip_is_v4(const struct in6_addr *ip) { return IN6_IS_ADDR_V4MAPPED(ip); }
+
+/* 127.0.0.0/8 or ::1. */
 static inline bool vb_ip_is_loopback(const struct in6_addr *ip)
 {
-	return IN6_IS_ADDR_LOOPBACK(ip) || (IN6_IS_ADDR_V4MAPPED(ip) && ip->s6_addr[12] == 127);
+	return vb_ip_is_v4(ip) ? ip->s6_addr[12] == 127 : IN6_IS_ADDR_LOOPBACK(ip);
 }
 
 /* Of either family. */
 static inline bool vb_ip_is_multicast(const struct in6_addr *ip)
 {
-	return IN6_IS_ADDR_V4MAPPED(ip) ? ip->s6_addr[12] >> 4 == 0xe : IN6_IS_ADDR_MULTICAST(ip);
+	return vb_ip_is_v4(ip) ? ip->s6_addr[12] >> 4 == 0xe : IN6_IS_ADDR_MULTICAST(ip);
 }
 
 #endif

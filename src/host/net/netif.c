@@ -62,7 +62,7 @@ static uint8_t prefix_of(const struct ifaddrs *ifa)
 /* Addresses are ordered: IPv4, then link-local IPv6, then other IPv6; the kernel's order within each. */
 static unsigned address_class(const struct in6_addr *ip)
 {
-	return IN6_IS_ADDR_V4MAPPED(ip) ? 0 : IN6_IS_ADDR_LINKLOCAL(ip) ? 1 : 2;
+	return vb_ip_is_v4(ip) ? 0 : IN6_IS_ADDR_LINKLOCAL(ip) ? 1 : 2;
 }
 
 static void add_address(struct vb_netif *nif, const struct in6_addr *ip, uint8_t prefix_len)

@@ -23,12 +23,10 @@ enum { DISCARD_PORT = 9 };
 
 /* ---- a socket's view ---- */
 
-static bool is_v4(const struct in6_addr *ip) { return IN6_IS_ADDR_V4MAPPED(ip); }
-
 static union vb_ip_address address(const struct in6_addr *ip, uint32_t scope, uint16_t port)
 {
-	union vb_ip_address a = vb_ip_address(ip, is_v4(ip), port);
-	if (!is_v4(ip))
+	union vb_ip_address a = vb_ip_address(ip, vb_ip_is_v4(ip), port);
+	if (!vb_ip_is_v4(ip))
 		a.v6.sin6_scope_id = scope;
 	return a;
 }
@@ -43,8 +41,8 @@ static int connected_socket(const struct in6_addr *dst, uint32_t scope, const st
 		return -errno;
 	if (source)
 		from = address(source, scope, 0);
-	if ((source && bind(fd, &from.any, vb_ip_address_bytes(is_v4(source))) != 0) ||
-	    connect(fd, &to.any, vb_ip_address_bytes(is_v4(dst))) != 0) {
+	if ((source && bind(fd, &from.any, vb_ip_address_bytes(vb_ip_is_v4(source))) != 0) ||
+	    connect(fd, &to.any, vb_ip_address_bytes(vb_ip_is_v4(dst))) != 0) {
 		int err = -errno;
 		close(fd);
 		return err;
@@ -87,7 +85,7 @@ static void put(struct message *m, unsigned short type, const void *data, size_t
 
 static void put_ip(struct message *m, unsigned short type, const struct in6_addr *ip)
 {
-	put(m, type, ip->s6_addr + (is_v4(ip) ? 12 : 0), is_v4(ip) ? 4 : 16);
+	put(m, type, ip->s6_addr + (vb_ip_is_v4(ip) ? 12 : 0), vb_ip_is_v4(ip) ? 4 : 16);
 }
 
 static int ask(struct message *m, struct message *answer)
@@ -136,8 +134,8 @@ static void find_hop(struct vb_route *r, uint32_t scope)
 						.nlmsg_type = RTM_GETROUTE } };
 	struct message answer;
 
-	question.route.rtm_family = is_v4(&r->destination) ? AF_INET : AF_INET6;
-	question.route.rtm_dst_len = question.route.rtm_src_len = is_v4(&r->destination) ? 32 : 128;
+	question.route.rtm_family = vb_ip_is_v4(&r->destination) ? AF_INET : AF_INET6;
+	question.route.rtm_dst_len = question.route.rtm_src_len = vb_ip_is_v4(&r->destination) ? 32 : 128;
 	put_ip(&question, RTA_DST, &r->destination);
 	put_ip(&question, RTA_SRC, &r->source);
 	if (scope)
@@ -162,14 +160,14 @@ int vb_route_find(const struct in6_addr *dst, uint32_t scope, const struct in6_a
 	if (fd < 0)
 		return fd;
 	*route = (struct vb_route){
-		.destination = *dst, .next_hop = *dst, .ifindex = scope, .mtu = path_mtu(fd, is_v4(dst))
+		.destination = *dst, .next_hop = *dst, .ifindex = scope, .mtu = path_mtu(fd, vb_ip_is_v4(dst))
 	};
 	if (getsockname(fd, &local.any, &len) != 0)
 		err = -errno;
 	close(fd);
 	if (err)
 		return err;
-	route->source = is_v4(dst) ? vb_ip_from_v4(&local.v4.sin_addr) : local.v6.sin6_addr;
+	route->source = vb_ip_is_v4(dst) ? vb_ip_from_v4(&local.v4.sin_addr) : local.v6.sin6_addr;
 	find_hop(route, scope);
 	return 0;
 }
@@ -198,7 +196,7 @@ bool vb_route_is_ready(const struct vb_route *route)
 
 	if (!route->ifindex || vb_ip_is_multicast(&route->destination) || needs_no_neighbour(route->ifindex))
 		return true;
-	question.neighbour.ndm_family = is_v4(&route->next_hop) ? AF_INET : AF_INET6;
+	question.neighbour.ndm_family = vb_ip_is_v4(&route->next_hop) ? AF_INET : AF_INET6;
 	question.neighbour.ndm_ifindex = (int)route->ifindex;
 	put_ip(&question, NDA_DST, &route->next_hop);
 	int err = ask(&question, &answer);

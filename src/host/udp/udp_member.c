@@ -13,21 +13,20 @@ struct membership {
 static struct membership *memberships;
 static size_t membership_count, membership_room;
 
-static bool is_ipv4(const struct membership *m) { return IN6_IS_ADDR_V4MAPPED(&m->group); }
-
 /* A socket that there is not yet joins when it opens. */
 static int change(bool joins, const struct membership *m)
 {
-	union vb_ip_address address = vb_ip_address(&m->group, is_ipv4(m), 0);
+	bool ipv4 = vb_ip_is_v4(&m->group);
+	union vb_ip_address address = vb_ip_address(&m->group, ipv4, 0);
 	struct ip_mreqn v4 = { .imr_multiaddr = address.v4.sin_addr, .imr_ifindex = (int)m->ifindex };
 	struct ipv6_mreq v6 = { .ipv6mr_multiaddr = m->group, .ipv6mr_interface = m->ifindex };
-	int fd = vb_udp_receiver(is_ipv4(m));
+	int fd = vb_udp_receiver(ipv4);
 	if (fd < 0)
 		return vb_udp_may_come(fd) ? 0 : fd;
-	int err = is_ipv4(m) ? setsockopt(fd, IPPROTO_IP, joins ? IP_ADD_MEMBERSHIP : IP_DROP_MEMBERSHIP, &v4,
-					  sizeof v4) :
-			       setsockopt(fd, IPPROTO_IPV6, joins ? IPV6_JOIN_GROUP : IPV6_LEAVE_GROUP, &v6,
-					  sizeof v6);
+	int err = ipv4 ? setsockopt(fd, IPPROTO_IP, joins ? IP_ADD_MEMBERSHIP : IP_DROP_MEMBERSHIP, &v4,
+				    sizeof v4) :
+			 setsockopt(fd, IPPROTO_IPV6, joins ? IPV6_JOIN_GROUP : IPV6_LEAVE_GROUP, &v6,
+				    sizeof v6);
 	return err < 0 ? -errno : 0;
 }
 
@@ -89,7 +88,7 @@ void vb_udp_leave(const struct in6_addr *group, unsigned ifindex)
 void vb_udp_rejoin_locked(bool ipv4)
 {
 	for (size_t i = 0; i < membership_count; i++)
-		if (is_ipv4(&memberships[i]) == ipv4)
+		if (vb_ip_is_v4(&memberships[i].group) == ipv4)
 			change(true, &memberships[i]);
 }
 

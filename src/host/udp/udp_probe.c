@@ -18,7 +18,7 @@ bool vb_udp_answer_probe(int fd, const struct vb_udp_packet *p)
 {
 	VB_UNCANCELLED;
 	static struct vb_udp_answer answer; /* one thread at a time receives */
-	bool ipv4 = IN6_IS_ADDR_V4MAPPED(&p->addr.src);
+	bool ipv4 = vb_ip_is_v4(&p->addr.src);
 	union vb_ip_address to = vb_ip_address(&p->addr.src, ipv4, p->addr.udp_sport);
 
 	if (p->len != sizeof answer.head)

@@ -78,7 +78,7 @@ uint16_t vb_udp_returnable_port(bool ipv4)
 
 int vb_udp_send_returnable(const struct vb_inbox_addr *addr, unsigned ifindex, const void *bytes, size_t len)
 {
-	bool ipv4 = IN6_IS_ADDR_V4MAPPED(&addr->dst);
+	bool ipv4 = vb_ip_is_v4(&addr->dst);
 	int fd = atomic_load_explicit(&sockets[ipv4].fd, memory_order_acquire);
 
 	return fd < 0 ? -ENOTCONN : vb_udp_send_through(fd, addr, ifindex, bytes, len);

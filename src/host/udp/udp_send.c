@@ -250,13 +250,13 @@ static const struct sender *sender_for(bool ipv4, const struct vb_inbox_addr *ad
 
 int vb_udp_prepare(const struct vb_inbox_addr *addr)
 {
-	bool ipv4 = IN6_IS_ADDR_V4MAPPED(&addr->dst);
+	bool ipv4 = vb_ip_is_v4(&addr->dst);
 	return sender_for(ipv4, addr) ? 0 : families[ipv4].error;
 }
 
 uint16_t vb_udp_source_port(const struct vb_inbox_addr *addr)
 {
-	const struct sender *s = sender_for(IN6_IS_ADDR_V4MAPPED(&addr->dst), addr);
+	const struct sender *s = sender_for(vb_ip_is_v4(&addr->dst), addr);
 	return s ? s->port : addr->udp_sport;
 }
 
@@ -437,7 +437,7 @@ static int send_segments(const struct vb_inbox_addr *addr, unsigned ifindex, con
 			 size_t segment)
 {
 	struct outgoing o;
-	bool ipv4 = IN6_IS_ADDR_V4MAPPED(&addr->dst);
+	bool ipv4 = vb_ip_is_v4(&addr->dst);
 	const struct sender *s = sender_for(ipv4, addr);
 	if (!s)
 		return -EAFNOSUPPORT;
@@ -478,7 +478,7 @@ int vb_udp_send_through(int fd, const struct vb_inbox_addr *addr, unsigned ifind
 {
 	static const struct sender bare; /* differs from every flow */
 	struct outgoing o;
-	bool ipv4 = IN6_IS_ADDR_V4MAPPED(&addr->dst);
+	bool ipv4 = vb_ip_is_v4(&addr->dst);
 	outgoing_init(&o, &bare, addr, ifindex, ipv4);
 	outgoing_set_bytes(&o, bytes, len, len);
 	int err, tries = 0;

@@ -8,13 +8,6 @@
 #include "rdmacm/address/address.h"
 #include "rdmacm/fail.h"
 
-static void map_v4(const struct in_addr *v4, struct in6_addr *ip)
-{
-	memset(ip, 0, sizeof(*ip));
-	memset(&ip->s6_addr[10], 0xff, 2);
-	memcpy(&ip->s6_addr[12], v4, 4);
-}
-
 static void parse_ib(const struct sockaddr *sa, struct vb_cma_addr *addr)
 {
 	struct sockaddr_ib sib;
@@ -50,7 +43,7 @@ int vb_cma_addr_parse(const struct sockaddr *sa, struct vb_cma_addr *addr)
 	switch (sa->sa_family) {
 	case AF_INET:
 		memcpy(&sin, sa, sizeof(sin));
-		map_v4(&sin.sin_addr, &addr->ip);
+		addr->ip = vb_ip_from_v4(&sin.sin_addr);
 		addr->port = ntohs(sin.sin_port);
 		return 0;
 	case AF_INET6:
@@ -96,30 +89,20 @@ void vb_cma_addr_any(sa_family_t family, struct vb_cma_addr *addr)
 		memset(&addr->ip.s6_addr[10], 0xff, 2);
 }
 
-bool vb_cma_ip_is_v4(const struct in6_addr *ip)
-{
-	return IN6_IS_ADDR_V4MAPPED(ip);
-}
-
 bool vb_cma_addr_is_any(const struct vb_cma_addr *addr)
 {
 	static const uint8_t zero[4];
 
-	if (vb_cma_ip_is_v4(&addr->ip))
+	if (vb_ip_is_v4(&addr->ip))
 		return memcmp(&addr->ip.s6_addr[12], zero, 4) == 0;
 	return IN6_IS_ADDR_UNSPECIFIED(&addr->ip);
-}
-
-bool vb_cma_ip_is_loopback(const struct in6_addr *ip)
-{
-	return vb_cma_ip_is_v4(ip) ? ip->s6_addr[12] == 127 : IN6_IS_ADDR_LOOPBACK(ip);
 }
 
 const char *vb_cma_addr_text(const struct vb_cma_addr *addr, char text[VB_CMA_TEXT])
 {
 	char ip[INET6_ADDRSTRLEN] = "?";
 
-	if (vb_cma_ip_is_v4(&addr->ip)) {
+	if (vb_ip_is_v4(&addr->ip)) {
 		inet_ntop(AF_INET, &addr->ip.s6_addr[12], ip, sizeof(ip));
 		snprintf(text, VB_CMA_TEXT, "%s:%u", ip, addr->port);
 	} else {

@@ -34,9 +34,6 @@ int vb_cma_addr_parse(const struct sockaddr *sa, struct vb_cma_addr *addr);
 void vb_cma_addr_format(const struct vb_cma_addr *addr, struct sockaddr_storage *ss);
 void vb_cma_addr_any(sa_family_t family, struct vb_cma_addr *addr);
 bool vb_cma_addr_is_any(const struct vb_cma_addr *addr);
-bool vb_cma_ip_is_v4(const struct in6_addr *ip);
-/* 127/8 or ::1. */
-bool vb_cma_ip_is_loopback(const struct in6_addr *ip);
 /*
  * Is it a result of rdma_getaddrinfo, or a copy of one, that means this host rather than one of its devices?
  */

@@ -187,7 +187,7 @@ static bool is_mine(const struct sockaddr *sa)
 {
 	struct vb_cma_addr addr;
 
-	return !vb_cma_addr_parse(sa, &addr) && !addr.port && vb_cma_ip_is_loopback(&addr.ip);
+	return !vb_cma_addr_parse(sa, &addr) && !addr.port && vb_ip_is_loopback(&addr.ip);
 }
 
 bool vb_cma_addrinfo_is_host(const struct sockaddr *sa)

@@ -74,8 +74,8 @@ static bool gid_is(const struct ibv_gid_entry *entry, const struct vb_cma_addr *
 		return false;
 	if (memcmp(gid, &addr->ip, sizeof(*gid)) == 0)
 		return true;
-	return vb_cma_ip_is_v4(&addr->ip) && vb_cma_ip_is_loopback(&addr->ip) && vb_cma_ip_is_v4(gid) &&
-	       vb_cma_ip_is_loopback(gid);
+	return vb_ip_is_v4(&addr->ip) && vb_ip_is_loopback(&addr->ip) && vb_ip_is_v4(gid) &&
+	       vb_ip_is_loopback(gid);
 }
 
 static int find_on_locked(struct vb_cma_device *dev, const struct vb_cma_addr *addr,

@@ -55,7 +55,7 @@ static bool is_held(enum rdma_port_space ps, const struct vb_cma_addr *addr)
 /* Is a conflicting name with this port number and another address bound? */
 static bool conflicts(enum rdma_port_space ps, const struct vb_cma_addr *addr)
 {
-	struct vb_cma_addr other = wildcard(addr, vb_cma_ip_is_v4(&addr->ip) ? AF_INET : AF_INET6);
+	struct vb_cma_addr other = wildcard(addr, vb_ip_is_v4(&addr->ip) ? AF_INET : AF_INET6);
 	struct vb_netif *list;
 	unsigned count;
 	bool found = false;
@@ -68,7 +68,7 @@ static bool conflicts(enum rdma_port_space ps, const struct vb_cma_addr *addr)
 		for (unsigned a = 0; a < list[i].naddrs && !found; a++) {
 			other.ip = list[i].addrs[a].ip;
 			other.scope = IN6_IS_ADDR_LINKLOCAL(&other.ip) ? list[i].index : 0;
-			found = vb_cma_ip_is_v4(&other.ip) == vb_cma_ip_is_v4(&addr->ip) &&
+			found = vb_ip_is_v4(&other.ip) == vb_ip_is_v4(&addr->ip) &&
 				is_held(ps, &other);
 		}
 	free(list);
@@ -88,7 +88,7 @@ static int add_name(struct vb_cma_port *port, enum rdma_port_space ps, const str
 
 static bool means_v4_too(const struct vb_cma_addr *addr, bool afonly)
 {
-	return !afonly && addr->family != AF_INET && vb_cma_addr_is_any(addr) && !vb_cma_ip_is_v4(&addr->ip);
+	return !afonly && addr->family != AF_INET && vb_cma_addr_is_any(addr) && !vb_ip_is_v4(&addr->ip);
 }
 
 bool vb_cma_port_is_held(enum rdma_port_space ps, const struct vb_cma_addr *addr, bool afonly)

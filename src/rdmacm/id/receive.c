@@ -60,8 +60,8 @@ static bool listens_on(const struct vb_cma_id *id, uint64_t service_id, const st
 	if (!vb_cma_addr_is_any(&id->src))
 		return memcmp(&id->src.ip, &addr->ip, sizeof(addr->ip)) == 0 &&
 		       (!addr->scope || addr->scope == id->src.scope);
-	return vb_cma_ip_is_v4(&id->src.ip) == vb_cma_ip_is_v4(&addr->ip) ||
-	       (!vb_cma_ip_is_v4(&id->src.ip) && !id->afonly);
+	bool ipv4 = vb_ip_is_v4(&id->src.ip);
+	return ipv4 == vb_ip_is_v4(&addr->ip) || (!ipv4 && !id->afonly);
 }
 
 static struct vb_cma_id *find_listener_locked(uint64_t service_id, const struct vb_cma_addr *addr)
