@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/nanoseconds.h"
 #include "latency.h"
 #include "row.h"
 #include "timeline/page.h"
@@ -12,7 +13,7 @@ void latency_text(uint64_t ns, char text[32])
 	static const struct {
 		uint64_t ns;
 		const char *name;
-	} units[] = { { 1000000000, "s" }, { 1000000, "ms" }, { 1000, "us" } };
+	} units[] = { { VB_NS_PER_S, "s" }, { VB_NS_PER_MS, "ms" }, { VB_NS_PER_US, "us" } };
 
 	snprintf(text, 32, "%" PRIu64 " ns", ns);
 	for (unsigned i = 0; i < 3; i++) {

@@ -10,9 +10,9 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/nanoseconds.h"
 #include "command.h"
 #include "frame.h"
 #include "latency.h"
@@ -66,14 +66,6 @@ struct recorder {
 	} peers[PEERS];
 };
 
-static uint64_t now_ns(clockid_t clock)
-{
-	struct timespec t;
-
-	clock_gettime(clock, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 struct recorder *recorder_open(const struct recorder_options *options)
 {
 	struct recorder *r = calloc(1, sizeof(*r));
@@ -87,7 +79,7 @@ struct recorder *recorder_open(const struct recorder_options *options)
 		free(r);
 		return NULL;
 	}
-	r->realtime_ns = now_ns(CLOCK_REALTIME) - now_ns(CLOCK_MONOTONIC);
+	r->realtime_ns = vb_clock_ns(CLOCK_REALTIME) - vb_clock_ns(CLOCK_MONOTONIC);
 	pcapng_begin(&r->file, r->out, "verbatim " VB_VERSION);
 	return r;
 }
@@ -442,7 +434,7 @@ static void write_before(struct recorder *r, uint64_t time_ns)
  */
 static uint64_t complete_time(const struct recorder *r, uint64_t now)
 {
-	uint64_t least = now, latest = now - (uint64_t)LATEST_MS * 1000000;
+	uint64_t least = now, latest = now - LATEST_MS * VB_NS_PER_MS;
 
 	for (unsigned i = 0; i < r->count; i++)
 		if (r->sources[i].fd >= 0 && r->sources[i].complete_ns < least)
@@ -453,7 +445,7 @@ static uint64_t complete_time(const struct recorder *r, uint64_t now)
 /* The look at the clock comes first, and the look into the rings last. */
 static void take_and_write(struct recorder *r)
 {
-	uint64_t now = now_ns(CLOCK_MONOTONIC);
+	uint64_t now = vb_clock_ns(CLOCK_MONOTONIC);
 
 	atomic_thread_fence(memory_order_seq_cst);
 	for (unsigned i = 0; i < r->count; i++)
@@ -486,7 +478,7 @@ static uint64_t finish_source(struct recorder *r, unsigned index)
 	struct source *s = &r->sources[index];
 	uint64_t dropped = dropped_by(s);
 
-	pcapng_statistics(&r->file, s->interface, now_ns(CLOCK_REALTIME), s->written + dropped, dropped);
+	pcapng_statistics(&r->file, s->interface, vb_clock_ns(CLOCK_REALTIME), s->written + dropped, dropped);
 	if (r->options.latency)
 		latency_end(r->options.latency, index, dropped);
 	if (s->fd >= 0)

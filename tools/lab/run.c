@@ -11,10 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "../command.h"
+#include "base/nanoseconds.h"
 #include "call.h"
 #include "load.h"
 #include "progress.h"
@@ -50,15 +50,7 @@ struct runner {
 	bool held;
 };
 
-static uint64_t clock_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-static uint64_t now_of(const struct runner *r) { return clock_ns() - r->began_ns; }
+static uint64_t now_of(const struct runner *r) { return vb_clock_ns(CLOCK_MONOTONIC) - r->began_ns; }
 
 static const char *lab_of(const struct runner *r) { return r->scenario.plan.name; }
 
@@ -356,7 +348,7 @@ static void wait_for_news(struct runner *r, uint64_t at_ns)
 	unsigned n = r->scenario.n_programs;
 	bool is_full = lab_report_is_full(&r->report);
 	uint64_t now = now_of(r), left = at_ns > now ? at_ns - now : 0;
-	struct timespec wait = { (time_t)(left / 1000000000u), (long)(left % 1000000000u) };
+	struct timespec wait = vb_timespec_of_ns(left);
 
 	r->fds[ORDER].fd = r->order;
 	r->fds[OUTPUT].fd = lab_report_has_unwritten(&r->report) ? STDOUT_FILENO : -1;
@@ -502,7 +494,7 @@ static int run_scenario(struct runner *r, const struct options *o, const char *f
 		return complain("%s", why);
 	}
 	r->fds[SIGNALS].fd = open_signals();
-	r->began_ns = clock_ns();
+	r->began_ns = vb_clock_ns(CLOCK_MONOTONIC);
 	play(r);
 	return junit && !write_junit(r, NULL, junit, o->junit) ? EXIT_OURS : exit_status(r);
 }

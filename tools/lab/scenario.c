@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "base/nanoseconds.h"
 #include "scenario.h"
 
 struct reader {
@@ -679,7 +680,7 @@ bool lab_scenario_parse(struct lab_scenario *s, const char *file, const char *te
 	unsigned line;
 	bool taken;
 
-	*s = (struct lab_scenario){ .plan.mtu = LAB_MTU, .limit_ns = LAB_LIMIT_S * 1000000000ull };
+	*s = (struct lab_scenario){ .plan.mtu = LAB_MTU, .limit_ns = LAB_LIMIT_S * VB_NS_PER_S };
 	why[0] = '\0';
 	s->document = lab_toml_parse(text, size, &line, wrong, sizeof(wrong));
 	if (!s->document) {

@@ -10,11 +10,11 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "../command.h"
 #include "base/heap.h"
+#include "base/nanoseconds.h"
 #include "frame.h"
 #include "links.h"
 #include "switch.h"
@@ -42,13 +42,7 @@ struct fabric {
 	struct pollfd fds[LAB_HOSTS_MAX + 1]; /* interfaces, -1 if a host is down; behind them, orders */
 };
 
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
+static uint64_t now_ns(void) { return vb_clock_ns(CLOCK_MONOTONIC); }
 
 /* ---- packets ---- */
 
@@ -259,7 +253,7 @@ static int wait_for_news(struct fabric *f)
 		return poll(f->fds, f->ports + 1, -1);
 	now = now_ns();
 	left = first->key > now ? first->key - now : 0;
-	wait = (struct timespec){ (time_t)(left / 1000000000u), (long)(left % 1000000000u) };
+	wait = vb_timespec_of_ns(left);
 	return ppoll(f->fds, f->ports + 1, &wait, NULL);
 }
 
