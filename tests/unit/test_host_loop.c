@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "child.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 
 #include "host/host.h"
@@ -508,6 +511,48 @@ static void loop__sleeps_where_sandboxes_refuse_epoll_pwait2(void **state)
 		SKIP("no epoll_pwait2 here, or no seccomp");
 }
 
+static void close_epoll(void)
+{
+	struct dirent *entry;
+	DIR *own = opendir("/proc/self/fd");
+	CHILD_CHECK(own);
+	while ((entry = readdir(own))) {
+		char what[64] = "";
+		if (readlinkat(dirfd(own), entry->d_name, what, sizeof what - 1) > 0 && strstr(what, "eventpoll"))
+			close(atoi(entry->d_name));
+	}
+	closedir(own);
+}
+
+static _Atomic(long) sleeps_of_its_own;
+
+static void count_sleeps(struct vb_timer *t, uint64_t now_ns)
+{
+	struct rusage used;
+	getrusage(RUSAGE_THREAD, &used);
+	sleeps_of_its_own = used.ru_nvcsw;
+	vb_timer_set(t, now_ns + 100000);
+}
+
+static void lose_descriptors(int sock)
+{
+	struct vb_timer t = { .fire = count_sleeps };
+	CHILD_CHECK(vb_host_get() == 0);
+	vb_timer_set(&t, vb_now_ns());
+	CHILD_CHECK(WAIT_FOR(sleeps_of_its_own));
+	close_epoll();
+	long before = sleeps_of_its_own;
+	CHILD_CHECK(WAIT_FOR(sleeps_of_its_own > before + 20));
+	say(sock, 1);
+}
+
+static void loop__sleeps_when_the_program_has_closed_its_descriptors(void **state)
+{
+	struct child c = child_start(lose_descriptors);
+	assert_int_equal(hear(c.sock), 1);
+	assert_int_equal(child_end(&c), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -526,6 +571,7 @@ int main(void)
 		cmocka_unit_test(watch_start__on_a_reused_descriptor_gets_no_stale_event),
 		cmocka_unit_test(loop__takes_the_signals_of_its_own_faults),
 		cmocka_unit_test(loop__sleeps_where_sandboxes_refuse_epoll_pwait2),
+		cmocka_unit_test(loop__sleeps_when_the_program_has_closed_its_descriptors),
 		cmocka_unit_test(loop_set_pass__runs_it_as_it_asks),
 	};
 	return cmocka_run_group_tests(tests, start_host, stop_host);

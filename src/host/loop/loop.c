@@ -413,6 +413,20 @@ static int wait_events(struct epoll_event *events, uint64_t until)
 	return wait_ms(events, until, now);
 }
 
+/*
+ * The program has closed descriptors that are not its own, as one does that closes all. The thread goes on
+ * with timers and all that polling finds, and neither spins nor writes into what has the numbers now.
+ */
+__attribute__((cold)) static void sleep_without_descriptors(uint64_t until)
+{
+	uint64_t now = vb_now_ns();
+	if (atomic_exchange(&event_fd, -1) >= 0)
+		vb_explain("close", "the program has closed descriptors of this library; from now on its "
+				    "progress thread looks each ms, and connections may stand still");
+	if (until > now)
+		vb_sleep_ns(vb_min_u64(until - now, VB_NS_PER_MS));
+}
+
 static void drain_event_fd(void)
 {
 	uint64_t count;
@@ -455,6 +469,8 @@ __attribute__((noreturn)) static void *loop_main(void *unused)
 	for (;;) {
 		uint64_t until = plan_sleep(deadline), since = until ? vb_now_ns() : 0;
 		int n = wait_events(events, until);
+		if (vb_unlikely(n < 0 && errno != EINTR))
+			sleep_without_descriptors(until);
 		end_sleep();
 		if (since)
 			note_sleep(since);
