@@ -158,8 +158,8 @@ static void text__there_and_back(void **state)
 static void text__wrong(void **state)
 {
 	static const char *const texts[] = {
-		"loss", "loss 2", "loss 101%", "loss -1%", "delay 5", "delay 5min", "rate fast", "ecn 5k",
-		"ecn 9k-8k", "queue 5x", "nonsense", "down loss",
+		"loss", "loss 2", "loss 101%", "loss 0.000000000001%", "loss -1%", "delay 5", "delay 5min",
+		"rate fast", "rate 0.1bit", "ecn 5k", "ecn 9k-8k", "queue 5x", "nonsense", "down loss",
 	};
 	struct lab_rule rule = { .delay_ns = 5 };
 	char why[LAB_WHY_BYTES];

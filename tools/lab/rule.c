@@ -43,7 +43,7 @@ static const struct setting {
 };
 enum { SETTINGS = sizeof(settings) / sizeof(settings[0]), DEFAULT_LATE_NS = 100000 };
 
-/* A number and its unit, which is the rest of the word. */
+/* A number and its unit, which is the rest of the word. What would become 0 and is not 0 is refused. */
 static bool scale(const char *word, const struct unit *units, double *value)
 {
 	char *end;
@@ -54,7 +54,7 @@ static bool scale(const char *word, const struct unit *units, double *value)
 	for (; units->name; units++)
 		if (strcmp(end, units->name) == 0) {
 			*value *= units->factor;
-			return *value < 1e15;
+			return *value < 1e15 && (*value == 0 || *value >= 0.5);
 		}
 	return false;
 }
