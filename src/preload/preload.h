@@ -177,7 +177,28 @@ static inline uint64_t vb_time_left(uint64_t end)
 	return end == VB_RS_NEVER ? VB_RS_NEVER : now < end ? end - now : 0;
 }
 
-/* ---- connections (connect.c) ---- */
+/* ---- options (options.c) ---- */
+
+/* Sets an option of an rsocket or of a kernel's socket. */
+typedef int (*vb_set_option)(int to, int level, int name, const void *value, socklen_t len);
+
+/* What the program has set on the socket is set on `to` as well. */
+void vb_copy_options(const struct vb_sock *v, int fd, vb_set_option set, int to);
+/* The same for its rsocket, which has the sizes that the environment gives, too. */
+void vb_set_up(const struct vb_sock *v, int fd, int rs);
+bool vb_is_nonblocking(int fd);
+/* SO_RCVTIMEO or SO_SNDTIMEO; VB_RS_NEVER: none. */
+uint64_t vb_timeout_of(int fd, int name);
+
+/* ---- waiting (wait.c) ---- */
+
+/*
+ * As vb_rpoll; but a signal ends it only where it ends the kernel's call, which it does in any case if that
+ * has a timeout.
+ */
+int vb_wait_for(struct pollfd *fds, nfds_t n, uint64_t time_ns, bool has_timeout);
+
+/* ---- listeners (listen.c) ---- */
 
 /* Listens for RDMA in this process if it can. */
 void vb_listen_for_rdma(struct vb_sock *v, int fd);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* poll and select. A list without our sockets goes to libc. */
 #include "base/fdsets.h"
+#include "base/signals.h"
 #include "preload/preload.h"
 
 VB_EXPORT int __poll_chk(struct pollfd *fds, nfds_t n, int timeout, size_t room);
@@ -223,4 +224,15 @@ VB_EXPORT int select(int nfds, fd_set *in, fd_set *out, fd_set *except, struct t
 	}
 	errno = err;
 	return ready;
+}
+
+int vb_wait_for(struct pollfd *fds, nfds_t n, uint64_t time_ns, bool has_timeout)
+{
+	uint64_t end = vb_end_of(time_ns);
+
+	for (;;) {
+		int ready = vb_rpoll(fds, n, vb_time_left(end), NULL);
+		if (ready >= 0 || errno != EINTR || has_timeout || !vb_goes_on_after_signal(NULL))
+			return ready;
+	}
 }
