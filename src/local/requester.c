@@ -385,7 +385,8 @@ static bool stage(struct vb_local_qp *l)
 	bool put = false;
 	if (l->peer->copy != VB_COPY_LINK)
 		return false;
-	if ((int32_t)(l->staging - acked(l)) < 0) { /* messages that were their slots passed it */
+	/* messages that were their slots have passed it, however many */
+	if (l->staging - acked(l) > l->req.published - acked(l)) {
 		l->staging = acked(l);
 		l->staged = 0;
 	}

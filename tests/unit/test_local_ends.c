@@ -21,7 +21,7 @@
 #include "rig.h"
 
 enum { LOCALHOST = 0x7f000001, QPS = 70, BLOCKS = 8, WATCHDOG_S = 60, MANY_LOOKS = 1000, KEY = 0x101,
-	GIVE = 2, WRITTEN = 64 };
+	GIVE = 2, WRITTEN = 64, LONG = 200 /* more than a slot holds */ };
 
 static struct rig_qp qps[QPS];
 static unsigned nqps;
@@ -253,6 +253,35 @@ static void segment__beyond_a_share_of_the_addresses(void **state)
 	assert_true(is_mapped(3));
 }
 
+/* ---- byte streams ---- */
+
+/* The kernel lets neither process copy from the other's memory. */
+static void link_by_streams(void)
+{
+	fake_link_hang_up();
+	fake_pass_time(1000000000);
+	fake.has_hung_up = false;
+	fake.can_copy = false;
+	link_up();
+}
+
+static void send_long(void)
+{
+	struct ibv_sge sge = { (uintptr_t)rig_at(SOURCES), LONG, rig.mrs[SOURCES].key };
+	struct ibv_send_wr *bad, wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND };
+	assert_int_equal(vb_qp_post_send(&qps[0].qp, &wr, &bad), 0);
+}
+
+/* More than 2^31 messages have passed that were their slots. */
+static void stream__goes_on_after_any_number_of_short_messages(void **state)
+{
+	link_by_streams();
+	connect_all(1);
+	local(0)->staging = local(0)->req.published - 0x80000001u;
+	send_long();
+	assert_int_equal(atomic_load(&local(0)->mine->put[VB_STREAM_REQUEST]), LONG);
+}
+
 static int set_up(void **state)
 {
 	rig_set_up();
@@ -288,6 +317,7 @@ int main(void)
 		TEST(memory__of_a_peer_that_has_died),
 		TEST(segment__that_nobody_asked_for),
 		TEST(segment__beyond_a_share_of_the_addresses),
+		TEST(stream__goes_on_after_any_number_of_short_messages),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
