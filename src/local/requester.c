@@ -372,6 +372,8 @@ static bool stage_entry(struct vb_local_qp *l, struct vb_sqe *sqe, bool *put)
 	int err = vb_stream_put(l, VB_STREAM_REQUEST, &from);
 	if (err == -EFAULT)
 		fail_unmapped(l, sqe);
+	else if (err)
+		vb_sqe_fail(sqe, IBV_WC_LOC_QP_OP_ERR);
 	if (err)
 		return false;
 	*put = true;

@@ -282,6 +282,37 @@ static void stream__goes_on_after_any_number_of_short_messages(void **state)
 	assert_int_equal(atomic_load(&local(0)->mine->put[VB_STREAM_REQUEST]), LONG);
 }
 
+struct arena_block {
+	uint64_t offset;
+	size_t bytes;
+};
+
+/* All that is free in the arena, and as large as a stream. */
+static unsigned take_arena(struct arena_block *blocks, unsigned most)
+{
+	unsigned n = 0;
+	for (size_t bytes = (size_t)1 << 33; bytes >= VB_STAGE_BYTES; bytes /= 2)
+		for (uint64_t offset; n < most && (offset = vb_arena_alloc(bytes));)
+			blocks[n++] = (struct arena_block){ offset, bytes };
+	return n;
+}
+
+/* The last test: what is freed serves for blocks of its size alone. */
+static void stream__without_memory_fails_the_request(void **state)
+{
+	struct arena_block blocks[BLOCKS * BLOCKS];
+	struct vb_cqe completion;
+	link_by_streams();
+	connect_all(1);
+	unsigned n = take_arena(blocks, BLOCKS * BLOCKS);
+	assert_true(n < BLOCKS * BLOCKS);
+	send_long();
+	while (n--)
+		vb_arena_free(blocks[n].offset, blocks[n].bytes);
+	assert_int_equal(vb_cq_poll(&rig.cq, 1, &completion), 1);
+	assert_int_equal(completion.status, IBV_WC_LOC_QP_OP_ERR);
+}
+
 static int set_up(void **state)
 {
 	rig_set_up();
@@ -318,6 +349,7 @@ int main(void)
 		TEST(segment__that_nobody_asked_for),
 		TEST(segment__beyond_a_share_of_the_addresses),
 		TEST(stream__goes_on_after_any_number_of_short_messages),
+		TEST(stream__without_memory_fails_the_request),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
