@@ -93,11 +93,12 @@ struct vb_local_qp {
 	} req;
 
 	struct {
-		const uint8_t *ring;
+		_Atomic(const uint8_t *) ring;      /* NULL: no requester was taken up yet */
 		_Atomic(uint32_t) next;             /* the peer's ring position to execute */
-		_Atomic(uint32_t) their_epoch;
+		_Atomic(uint32_t) their_epoch;      /* of the session that was taken up last; 0: none was */
 		uint16_t ring_mask, slot_bytes;
-		atomic_bool serving;                /* the peer's requester of their_epoch is bound to us */
+		/* the peer's requester of their_epoch is bound to us, and was not refused */
+		atomic_bool serving;
 		atomic_bool active;                 /* there is a request that is worked on, cur, */
 		atomic_bool waits;                  /* which cannot go on by itself */
 		/* the request is for a queue of another process, and so is the receive (xrc_remote.c) */
@@ -138,7 +139,7 @@ struct vb_local_qp {
 	struct vb_list attached_node;               /* in local.c's list of all, */
 	uint64_t number;                            /* in the order of these, from 1 */
 	struct vb_list delayed_node;                /* in doorbell.c's list */
-	bool is_drained;                            /* under vb_progress_lock: after the peer's death */
+	enum vb_peer_end end;                       /* under vb_progress_lock */
 	/* Statistics. sq.lock protects naks_received, resp_lock the others. */
 	uint64_t naks_received, naks_sent, starved;
 	struct vb_traffic done_before[VB_TRAFFIC_KINDS]; /* what the QP had done when it got this path */

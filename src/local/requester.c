@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The requester half: takes the send queue's entries in order. While nothing is queued ahead, it executes
- * WRITE and READ itself (and atomics within one process); everything else, and whatever comes behind it, goes
- * to the peer's responder through the ring. So between sq.head and sq.sent there are only ring entries, and
- * the order of effects is the order of posting. A one-sided operation that the target would refuse goes
- * through the ring too: the target's responder then refuses it, with all that this means there.
+ * WRITE and READ itself (and atomics on memory of the peer that it has mapped); everything else, and whatever
+ * comes behind it, goes to the peer's responder through the ring. So between sq.head and sq.sent there are
+ * only ring entries, and the order of effects is the order of posting. A one-sided operation that the target
+ * would refuse goes through the ring too: the target's responder then refuses it, with all that this means
+ * there.
  */
 #include <errno.h>
 #include <string.h>
@@ -36,11 +37,21 @@ bool vb_local_find_theirs(struct vb_local_qp *l)
 	return vb_theirs_of(l) != NULL;
 }
 
+/*
+ * The peer's queue pair has taken messages of another session of this one, and expects those that follow
+ * them, until it begins a session itself.
+ */
+static bool expects_another(const struct vb_local_qp *l)
+{
+	uint64_t ack = atomic_load(&vb_theirs_of(l)->ack);
+	return vb_shm_ack_consumed(ack) && vb_shm_ack_epoch(ack) != l->epoch;
+}
+
 bool vb_requester_bind(struct vb_local_qp *l, uint32_t mode)
 {
 	const struct vb_shm_qp *t = vb_theirs_of(l);
 	if (atomic_load(&t->dest_qpn) != l->qp->qpn || atomic_load(&t->psns[1]) != l->qp->attr.sq_psn ||
-	    vb_mode_is_other_service(mode, atomic_load(&l->mine->mode)))
+	    vb_mode_is_other_service(mode, atomic_load(&l->mine->mode)) || expects_another(l))
 		return false;
 	l->req.bound = true;
 	atomic_store_explicit(&l->req.bound_epoch, vb_mode_epoch(mode), memory_order_relaxed);
@@ -60,7 +71,12 @@ static const char *why_silent(struct vb_local_qp *l)
 		return "the remote queue pair answers nothing: it is in RESET, INIT or ERR, or of type XRC_SEND";
 	if (vb_mode_is_other_service(mode, atomic_load(&l->mine->mode)))
 		return "one of the queue pairs is of an XRC type, the other is not";
-	return l->req.bound ? "the remote queue pair was reset" : "the remote rq_psn is not this sq_psn";
+	if (l->req.bound)
+		return "the remote queue pair was reset";
+	return atomic_load(&t->psns[1]) != l->qp->attr.sq_psn ?
+		       "the remote rq_psn is not this sq_psn" :
+		       "the remote queue pair was not reset with this one: it expects what follows the messages "
+		       "that it has taken";
 }
 
 /*
@@ -372,6 +388,8 @@ static bool stage_entry(struct vb_local_qp *l, struct vb_sqe *sqe, bool *put)
 	int err = vb_stream_put(l, VB_STREAM_REQUEST, &from);
 	if (err == -EFAULT)
 		fail_unmapped(l, sqe);
+	else if (err)
+		vb_sqe_fail(sqe, IBV_WC_LOC_QP_OP_ERR);
 	if (err)
 		return false;
 	*put = true;
@@ -385,7 +403,8 @@ static bool stage(struct vb_local_qp *l)
 	bool put = false;
 	if (l->peer->copy != VB_COPY_LINK)
 		return false;
-	if ((int32_t)(l->staging - acked(l)) < 0) { /* messages that were their slots passed it */
+	/* messages that were their slots have passed it, however many */
+	if (l->staging - acked(l) > l->req.published - acked(l)) {
 		l->staging = acked(l);
 		l->staged = 0;
 	}
