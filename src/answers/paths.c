@@ -139,8 +139,24 @@ static struct counter {
 	dev_t dev;
 	ino_t ino;
 	char path[256];
-} open_counters[OPEN_COUNTERS]; /* under the lock */
+} open_counters[OPEN_COUNTERS]; /* under counting_lock */
 static atomic_uint tracked;      /* of these have been used */
+
+/* Apart from the tree's lock: a read of any file must not wait while another thread updates the tree. */
+static pthread_mutex_t counting_lock = PTHREAD_MUTEX_INITIALIZER;
+static __thread bool counts; /* has it, and so a signal handler that reads or opens must not wait for it */
+
+static void begin_counting(void)
+{
+	counts = true;
+	pthread_mutex_lock(&counting_lock);
+}
+
+static void end_counting(void)
+{
+	pthread_mutex_unlock(&counting_lock);
+	counts = false;
+}
 
 /*
  * Notes a descriptor that was opened by a path of ours; gives it. When there is no place left, the oldest
@@ -148,16 +164,17 @@ static atomic_uint tracked;      /* of these have been used */
  */
 static int track(int fd, const char *path)
 {
+	VB_UNCANCELLED;
 	struct stat st;
 	int saved = errno;
-	if (fd >= 0 && !inside && strstr(path, "counters/") && strlen(path) < sizeof(open_counters->path) &&
-	    !fstat(fd, &st) && S_ISREG(st.st_mode)) {
-		pthread_mutex_lock(&lock);
+	if (fd >= 0 && !inside && !counts && strstr(path, "counters/") &&
+	    strlen(path) < sizeof(open_counters->path) && !fstat(fd, &st) && S_ISREG(st.st_mode)) {
+		begin_counting();
 		struct counter *c = &open_counters[atomic_load(&tracked) % OPEN_COUNTERS];
 		*c = (struct counter){ .fd = fd, .dev = st.st_dev, .ino = st.st_ino };
 		strcpy(c->path, path);
 		atomic_fetch_add(&tracked, 1);
-		pthread_mutex_unlock(&lock);
+		end_counting();
 	}
 	errno = saved;
 	return fd;
@@ -166,18 +183,19 @@ static int track(int fd, const char *path)
 /* The descriptor may have been closed and reused. */
 static bool is_counter(int fd, char path[ROOM])
 {
+	VB_UNCANCELLED;
 	struct stat st;
 	bool found = false;
 	if (fstat(fd, &st))
 		return false;
-	pthread_mutex_lock(&lock);
+	begin_counting();
 	for (unsigned i = 0; i < OPEN_COUNTERS && i < atomic_load(&tracked) && !found; i++) {
 		const struct counter *c = &open_counters[i];
 		found = c->fd == fd && c->dev == st.st_dev && c->ino == st.st_ino;
 		if (found)
 			strcpy(path, c->path);
 	}
-	pthread_mutex_unlock(&lock);
+	end_counting();
 	return found;
 }
 
@@ -185,7 +203,7 @@ static void freshen(int fd)
 {
 	char path[ROOM];
 	int saved = errno;
-	if (!inside && is_counter(fd, path))
+	if (!inside && !counts && is_counter(fd, path))
 		tree_root(path);
 	errno = saved;
 }
@@ -228,6 +246,7 @@ static char *told(char *path)
 static void unlock_in_child(void)
 {
 	pthread_mutex_init(&lock, NULL);
+	pthread_mutex_init(&counting_lock, NULL);
 }
 
 __attribute__((constructor)) static void watch_forks(void)

@@ -7,12 +7,15 @@
 #undef _FILE_OFFSET_BITS
 #undef _FORTIFY_SOURCE
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
 #include <limits.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -312,6 +315,77 @@ static int behind_a_cancelled_thread(void)
 	return good;
 }
 
+/* ---- what happens while the preloaded library has a lock ---- */
+
+static _Thread_local void (*in_next_lock)(void); /* called when this thread has it */
+
+__attribute__((visibility("default"))) int pthread_mutex_lock(pthread_mutex_t *mutex)
+{
+	static int (*real)(pthread_mutex_t *);
+	if (!real)
+		real = (int (*)(pthread_mutex_t *))(uintptr_t)dlsym(RTLD_NEXT, "pthread_mutex_lock");
+	int err = real(mutex);
+	void (*call)(void) = in_next_lock;
+	in_next_lock = NULL;
+	if (call)
+		call();
+	return err;
+}
+
+static int ends[2];
+static volatile sig_atomic_t handled;
+
+static void read_in_handler(int number)
+{
+	char byte;
+	handled = read(ends[0], &byte, 1) == 1;
+}
+
+static void raise_signal(void) { raise(SIGUSR1); }
+
+/* A handler may read: read(2) is async-signal-safe. */
+static int behind_a_signal(int counter)
+{
+	signal(SIGUSR1, read_in_handler);
+	alarm(60);
+	in_next_lock = raise_signal;
+	int good = !pipe(ends) && write(ends[1], "", 1) == 1 && sent(counter, pread_32) >= 0 && handled;
+	alarm(0);
+	in_next_lock = NULL;
+	return good;
+}
+
+static void cancel_itself(void) { pthread_cancel(pthread_self()); }
+
+static void *read_cancelled(void *counter)
+{
+	int before;
+	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &before);
+	in_next_lock = cancel_itself;
+	sent(*(int *)counter, pread_32);
+	return NULL;
+}
+
+static int behind_a_thread_that_is_cancelled_anywhere(int counter)
+{
+	pthread_t thread;
+	void *result;
+	if (pthread_create(&thread, NULL, read_cancelled, &counter) || pthread_join(thread, &result))
+		return 0;
+	alarm(60);
+	int good = result == PTHREAD_CANCELED && sent(counter, pread_32) >= 0;
+	alarm(0);
+	return good;
+}
+
+static void while_it_has_a_lock(void)
+{
+	int counter = open(DEVICE "/ports/1/hw_counters/sent_pkts", O_RDONLY);
+	REPORT(behind_a_signal(counter));
+	REPORT(behind_a_thread_that_is_cancelled_anywhere(counter));
+	close(counter);
+}
+
 int main(void)
 {
 	opening();
@@ -322,6 +396,7 @@ int main(void)
 	reading_again();
 	REPORT(in_child());
 	REPORT(behind_a_cancelled_thread());
+	while_it_has_a_lock();
 	printf("1..%u\n", count);
 	return failed != 0;
 }
