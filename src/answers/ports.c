@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "answers/ports.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -14,7 +15,7 @@
 #include "base/nanoseconds.h"
 #include "host/tree.h"
 
-enum { PATIENCE_MS = 300, MOST_ENTRIES = 8192 };
+enum { PATIENCE_MS = 300, STEP_MS = 5, MOST_ENTRIES = 8192 };
 /* Programs read many files one after the other. For this time no process is asked again. */
 static const uint64_t fresh_ns = 20000000;
 
@@ -63,10 +64,28 @@ static int open_file(const char *root)
 	char path[PATH_MAX];
 
 	snprintf(path, sizeof(path), "%s/" VB_TREE_PORTS, root);
-	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (fd >= 0)
-		flock(fd, LOCK_EX);
-	return fd;
+	return open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+}
+
+/*
+ * False: another process has the lock and keeps it. It may be stopped, so it is waited for no longer than one
+ * that is asked.
+ */
+static bool lock_file(int fd)
+{
+	for (int waited = 0; flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK; waited += STEP_MS) {
+		if (waited >= PATIENCE_MS)
+			return false;
+		usleep(STEP_MS * 1000);
+	}
+	return true;
+}
+
+/* A child that was forked meanwhile has the descriptor, too, and would keep the lock. */
+static void close_file(int fd)
+{
+	flock(fd, LOCK_UN);
+	close(fd);
 }
 
 static void read_file(int fd, struct entries *all)
@@ -154,6 +173,7 @@ static void look(const char *root, struct entries *now)
 {
 	struct entries before = { .list = NULL };
 	int fd = open_file(root);
+	bool is_ours = fd >= 0 && lock_file(fd);
 
 	if (fd >= 0)
 		read_file(fd, &before);
@@ -161,10 +181,10 @@ static void look(const char *root, struct entries *now)
 	for (unsigned i = 0; i < before.count; i++)
 		keep(now, &before.list[i]);
 	forget_silent(now);
-	if (fd >= 0) {
+	if (is_ours)
 		write_file(fd, now);
-		close(fd);
-	}
+	if (fd >= 0)
+		close_file(fd);
 	free(before.list);
 }
 

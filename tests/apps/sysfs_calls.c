@@ -15,15 +15,19 @@
 #include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
+#include <time.h>
 #include <unistd.h>
 
 #define CLASS  "/sys/class/infiniband"
@@ -378,11 +382,70 @@ static int behind_a_thread_that_is_cancelled_anywhere(int counter)
 	return good;
 }
 
+static pid_t child; /* forked while the library has the lock on what ports have counted, */
+static bool forks;  /* if this is set */
+
+__attribute__((visibility("default"))) int flock(int fd, int how)
+{
+	int err = (int)syscall(SYS_flock, fd, how);
+	if (forks && !err && (how & LOCK_EX)) {
+		forks = false;
+		child = fork();
+		if (!child) {
+			pause();
+			_exit(0);
+		}
+	}
+	return err;
+}
+
+/* The file with that lock, beside the tree (host/tree.h). Afterwards what was asked of processes is stale. */
+static int open_ports(void)
+{
+	const struct timespec stale = { .tv_nsec = 100000000 };
+	char name[64];
+	int folder = open(CLASS, O_RDONLY | O_DIRECTORY);
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", folder);
+	ssize_t n = readlink(name, path, sizeof(path) - 1);
+	close(folder);
+	path[n < 0 ? 0 : n] = 0;
+	char *end = strstr(path, "/class/infiniband");
+	if (!end)
+		return -1;
+	strcpy(end, "/.ports");
+	nanosleep(&stale, NULL);
+	return open(path, O_RDWR | O_CLOEXEC);
+}
+
+static int beside_a_reader_that_keeps_its_lock(int counter)
+{
+	int ports = open_ports();
+	alarm(60);
+	int good = !flock(ports, LOCK_EX) && sent(counter, pread_32) >= 0;
+	alarm(0);
+	close(ports);
+	return good;
+}
+
+static int behind_a_fork(int counter)
+{
+	int ports = open_ports();
+	forks = true;
+	int good = sent(counter, pread_32) >= 0 && child > 0 && !flock(ports, LOCK_EX | LOCK_NB);
+	if (child > 0)
+		kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	close(ports);
+	return good;
+}
+
 static void while_it_has_a_lock(void)
 {
 	int counter = open(DEVICE "/ports/1/hw_counters/sent_pkts", O_RDONLY);
 	REPORT(behind_a_signal(counter));
 	REPORT(behind_a_thread_that_is_cancelled_anywhere(counter));
+	REPORT(beside_a_reader_that_keeps_its_lock(counter));
+	REPORT(behind_a_fork(counter));
 	close(counter);
 }
 
