@@ -207,13 +207,15 @@ static void add_to(struct vb_record_port *list, unsigned room, unsigned *n, cons
 unsigned ports_sum(const char *root, struct vb_record_port *list, unsigned room)
 {
 	static struct entries last;
+	static char of[VB_TREE_PATH]; /* a process may change its network namespace */
 	static uint64_t fresh_until;
 	unsigned n = 0;
 
-	if (vb_clock_ns(CLOCK_MONOTONIC) >= fresh_until) {
+	if (vb_clock_ns(CLOCK_MONOTONIC) >= fresh_until || strcmp(root, of) != 0) {
 		free(last.list);
 		last = (struct entries){ .list = NULL };
 		look(root, &last);
+		snprintf(of, sizeof(of), "%s", root);
 		fresh_until = vb_clock_ns(CLOCK_MONOTONIC) + fresh_ns;
 	}
 	for (unsigned i = 0; i < last.count; i++)
