@@ -19,7 +19,10 @@ enum { PATIENCE_MS = 300, STEP_MS = 5, MOST_ENTRIES = 8192 };
 /* Programs read many files one after the other. For this time no process is asked again. */
 static const uint64_t fresh_ns = 20000000;
 
-/* What a process said of a port. slot 0: the sum of what is gone. */
+/*
+ * What a process said of a port. slot 0: the sum of what is gone. Readers may be in several pid namespaces:
+ * the pid is what the process calls itself. Of a silent process neither pid nor device is known.
+ */
 struct entry {
 	uint32_t slot;
 	int32_t pid;
@@ -106,22 +109,30 @@ static void write_file(int fd, const struct entries *all)
 
 /* ---- processes ---- */
 
+static int32_t pid_of(const struct process *p)
+{
+	size_t at = 0;
+	const struct vb_record_process *r = process_next(p, &at, VB_RECORD_PROCESS);
+
+	return r ? (int32_t)r->pid : 0;
+}
+
 static void ask_all(struct entries *all)
 {
 	struct processes processes;
 
 	processes_find(&processes);
-	processes_ask(&processes, 1u << VB_RECORD_PORT, PATIENCE_MS);
+	processes_ask(&processes, 1u << VB_RECORD_PORT | 1u << VB_RECORD_PROCESS, PATIENCE_MS);
 	for (unsigned i = 0; i < processes.count; i++) {
 		const struct process *p = &processes.list[i];
-		struct entry e = { .slot = p->slot, .pid = p->pid };
+		struct entry e = { .slot = p->slot, .pid = pid_of(p) };
 		const struct vb_record_port *port;
 		size_t at = 0;
 		while ((port = process_next(p, &at, VB_RECORD_PORT))) {
 			e.port = *port;
 			append(all, &e);
 		}
-		if (p->trouble[0] && !at) /* it is there, and says nothing now */
+		if (p->trouble[0] && !e.port.device[0]) /* it is there, and says nothing now */
 			append(all, &e);
 	}
 	processes_free(&processes);
@@ -131,8 +142,8 @@ static struct entry *find(const struct entries *all, const struct entry *like)
 {
 	for (unsigned i = 0; i < all->count; i++) {
 		struct entry *e = &all->list[i];
-		if (e->slot == like->slot && e->pid == like->pid &&
-		    (!e->port.device[0] || is_port(e, &like->port)))
+		if (e->slot == like->slot &&
+		    (!e->port.device[0] || (e->pid == like->pid && is_port(e, &like->port))))
 			return e;
 	}
 	return NULL;

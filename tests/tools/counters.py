@@ -276,6 +276,28 @@ def tree__of_the_network_that_a_process_is_in():
 
 
 @case
+def tree__readers_in_two_pid_namespaces():
+    """What one reader has noted of a process, the other adds nothing to: pids are other ones there."""
+    if not is_tree_readable():
+        return "there is no place for the tree"
+    if os.environ[harness.ISOLATED_BY] == "no":
+        return "without namespaces, other tests' processes count in the same tree"
+    inside = ["unshare", "--pid", "--fork", "--mount-proc"]
+    if subprocess.run([*inside, "true"], capture_output=True, check=False).returncode:
+        return "no pid namespaces here"
+    read = [VERBATIM, "run", "cat", HW_COUNTERS + "rdma_sends"]
+    with program(["sh", "-c", f"ls {HW_COUNTERS} && exec sleep 600"]) as holder:
+        holder.stdout.readline()  # the tree stays
+        with traffic("two", ["send"], "local"):
+            found = [
+                int(subprocess.run(words, capture_output=True, text=True, check=True, timeout=LIMIT_S).stdout)
+                for words in (read, [*inside, *read], read, [*inside, *read])
+            ]
+    expect(found, [found[0]] * 4, "SENDs that readers saw")
+    return None
+
+
+@case
 def tree__moves_by_what_shared_memory_carried():
     if not is_tree_readable():
         return "there is no place for the tree"
