@@ -19,9 +19,11 @@
 
 enum {
 	PATIENCE_MS = 3000, /* for answers of processes; only a stopped process uses all of it */
-	MESSAGE_BYTES = 4096, /* a dump continues in another message */
+	/* what rdma(8) receives at a time where pages have 4 KiB; a dump continues in another message */
+	MESSAGE_BYTES = 4096,
+	/* of the users of a shared receive queue: a message is at most half full when a resource begins */
+	USERS_BYTES = MESSAGE_BYTES / 2 - 128,
 	PORT = 1, /* each device's only one */
-	MAX_DEVICES = 64,
 	/* commands that the kernel's headers before Linux 6.11 lack */
 	CMD_RES_SRQ_GET_RAW = 25,
 	CMD_NEWDEV,
@@ -84,7 +86,7 @@ static void end(struct vb_reply *r, size_t at)
 
 /* A request, and where the answer goes. */
 struct request {
-	const struct nlmsghdr *head;
+	struct nlmsghdr head;
 	const uint8_t *attributes[RDMA_NLDEV_ATTR_MAX]; /* payloads; NULL: not there */
 	uint16_t bytes[RDMA_NLDEV_ATTR_MAX];
 	uint32_t port;
@@ -101,7 +103,7 @@ static size_t begin_message(struct vb_reply *r, const struct request *q, uint16_
 	if (h)
 		*h = (struct nlmsghdr){ .nlmsg_type = type,
 					.nlmsg_flags = flags,
-					.nlmsg_seq = q->head->nlmsg_seq,
+					.nlmsg_seq = q->head.nlmsg_seq,
 					.nlmsg_pid = q->port };
 	return at;
 }
@@ -115,7 +117,7 @@ static void end_message(struct vb_reply *r, size_t at)
 /* A message of the kind that was asked for. */
 static size_t begin_answer(struct vb_reply *r, const struct request *q)
 {
-	return begin_message(r, q, q->head->nlmsg_type, q->is_dump ? NLM_F_MULTI : 0);
+	return begin_message(r, q, q->head.nlmsg_type, q->is_dump ? NLM_F_MULTI : 0);
 }
 
 static void done(struct vb_reply *r, const struct request *q)
@@ -126,23 +128,21 @@ static void done(struct vb_reply *r, const struct request *q)
 	end_message(r, at);
 }
 
-/* error: 0 or a positive errno. */
+/* error: 0 or a positive errno. Of the request only the head comes back. */
 static void acknowledge(struct vb_reply *r, const struct request *q, int error)
 {
-	size_t at = begin_message(r, q, NLMSG_ERROR, 0);
+	size_t at = begin_message(r, q, NLMSG_ERROR, NLM_F_CAPPED);
 	struct nlmsgerr *e = add(r, sizeof(*e));
 
 	if (e)
-		*e = (struct nlmsgerr){ .error = -error, .msg = *q->head };
+		*e = (struct nlmsgerr){ .error = -error, .msg = q->head };
 	end_message(r, at);
 }
 
 /* ---- reading requests ---- */
 
-static void read_attributes(struct request *q)
+static void read_attributes(struct request *q, const uint8_t *at, size_t left)
 {
-	const uint8_t *at = (const uint8_t *)q->head + NLMSG_HDRLEN;
-	size_t left = q->head->nlmsg_len - NLMSG_HDRLEN;
 	struct nlattr a;
 
 	while (left >= sizeof(a)) {
@@ -181,8 +181,9 @@ struct device {
 };
 
 struct devices {
-	struct device list[MAX_DEVICES];
-	unsigned count;
+	struct device *list;
+	unsigned count, room;
+	bool is_short; /* memory was out */
 };
 
 /* The first line of a file of a device, without its end; empty: there is none. */
@@ -233,26 +234,31 @@ static void list_folder(const char *path, void (*each)(const char *name, void *a
 		closedir(folder);
 }
 
-static void take_interface(const char *name, void *arg)
+static struct device *have_room(struct devices *all)
 {
-	struct device *d = arg;
-
-	snprintf(d->interface, sizeof(d->interface), "%.*s", (int)sizeof(d->interface) - 1, name);
-	d->interface_index = if_nametoindex(d->interface);
+	if (all->count == all->room) {
+		unsigned room = 2 * all->room + 16;
+		struct device *grown = realloc(all->list, room * sizeof(*grown));
+		all->is_short |= !grown;
+		if (!grown)
+			return NULL;
+		all->list = grown;
+		all->room = room;
+	}
+	return &all->list[all->count];
 }
 
 static void take_device(const char *name, void *arg)
 {
 	struct devices *all = arg;
-	struct device *d = &all->list[all->count];
-	char path[256];
+	struct device *d = have_room(all);
 
-	if (all->count == MAX_DEVICES)
+	if (!d)
 		return;
 	*d = (struct device){ .index = 0 };
 	snprintf(d->name, sizeof(d->name), "%.*s", (int)sizeof(d->name) - 1, name);
-	snprintf(path, sizeof(path), TREE "/%s/device/net", d->name);
-	list_folder(path, take_interface, d);
+	read_file(d, "parent", d->interface, sizeof(d->interface)); /* device/net may have further ones */
+	d->interface_index = if_nametoindex(d->interface);
 	if (!d->interface_index)
 		return;
 	d->index = d->interface_index - 1;
@@ -266,11 +272,13 @@ static int by_index(const void *a, const void *b)
 	return (x->index > y->index) - (x->index < y->index);
 }
 
+/* all->list is to be freed. */
 static void find_devices(struct devices *all)
 {
-	all->count = 0;
+	*all = (struct devices){ .list = NULL };
 	list_folder(TREE, take_device, all);
-	qsort(all->list, all->count, sizeof(all->list[0]), by_index);
+	if (all->count)
+		qsort(all->list, all->count, sizeof(all->list[0]), by_index);
 }
 
 static bool is_infiniband(const struct device *d)
@@ -456,13 +464,13 @@ static void put_context(struct vb_reply *r, const struct process *p, const void 
 	put_u32(r, RDMA_NLDEV_ATTR_RES_CTXN, number_of(p, context->serial));
 }
 
-/* Those that take their receives from it, as many as a message holds. */
+/* Those that take their receives from it, as many as a message holds beside what it has already. */
 static void put_users(struct vb_reply *r, const struct process *p, const struct vb_record_srq *srq)
 {
 	const struct vb_record_qp *qp;
 	size_t at = 0, table = begin(r, RDMA_NLDEV_ATTR_RES_QP);
 
-	while (r->used - table < MESSAGE_BYTES && (qp = process_next(p, &at, VB_RECORD_QP))) {
+	while (r->used - table < USERS_BYTES && (qp = process_next(p, &at, VB_RECORD_QP))) {
 		if (qp->srq != srq->serial)
 			continue;
 		size_t entry = begin(r, RDMA_NLDEV_ATTR_RES_QP_ENTRY);
@@ -740,26 +748,24 @@ static const struct device *device_asked_for(const struct request *q, const stru
 }
 
 /* 0 or an errno. */
-static int answer_command(struct vb_reply *r, struct request *q, unsigned command)
+static int answer_about(struct vb_reply *r, struct request *q, unsigned command, const struct devices *all)
 {
-	struct devices all;
+	const struct device *d = device_asked_for(q, all);
 
-	find_devices(&all);
-	const struct device *d = device_asked_for(q, &all);
 	if (q->attributes[RDMA_NLDEV_ATTR_DEV_INDEX] && !d)
 		return EINVAL;
 	switch (command) {
 	case RDMA_NLDEV_CMD_GET:
-		return answer_devices(r, q, &all, d, put_device);
+		return answer_devices(r, q, all, d, put_device);
 	case RDMA_NLDEV_CMD_PORT_GET:
-		return answer_devices(r, q, &all, d, put_port);
+		return answer_devices(r, q, all, d, put_port);
 	case RDMA_NLDEV_CMD_RES_GET:
-		return answer_devices(r, q, &all, d, put_summary);
+		return answer_devices(r, q, all, d, put_summary);
 	case RDMA_NLDEV_CMD_STAT_GET:
 		/* counters that are bound to queue pairs: there are none */
 		if (q->attributes[RDMA_NLDEV_ATTR_STAT_RES])
 			return q->is_dump ? 0 : EOPNOTSUPP;
-		return answer_devices(r, q, &all, d, put_counters);
+		return answer_devices(r, q, all, d, put_counters);
 	case RDMA_NLDEV_CMD_SYS_GET:
 		put_system(r, q);
 		return 0;
@@ -783,16 +789,26 @@ static int answer_command(struct vb_reply *r, struct request *q, unsigned comman
 	return EOPNOTSUPP;
 }
 
+static int answer_command(struct vb_reply *r, struct request *q, unsigned command)
+{
+	struct devices all;
+
+	find_devices(&all);
+	int error = all.is_short ? ENOMEM : answer_about(r, q, command, &all);
+	free(all.list);
+	return error;
+}
+
 static void answer(struct vb_reply *r, struct request *q)
 {
 	int error = EINVAL;
 	size_t before = r->used;
 
-	if (RDMA_NL_GET_CLIENT(q->head->nlmsg_type) == RDMA_NL_NLDEV)
-		error = answer_command(r, q, RDMA_NL_GET_OP(q->head->nlmsg_type));
+	if (RDMA_NL_GET_CLIENT(q->head.nlmsg_type) == RDMA_NL_NLDEV)
+		error = answer_command(r, q, RDMA_NL_GET_OP(q->head.nlmsg_type));
 	if (error)
 		r->used = before;
-	if (error || (!q->is_dump && (q->head->nlmsg_flags & NLM_F_ACK)))
+	if (error || (!q->is_dump && (q->head.nlmsg_flags & NLM_F_ACK)))
 		acknowledge(r, q, error);
 	else if (q->is_dump)
 		done(r, q);
@@ -802,20 +818,20 @@ static void answer(struct vb_reply *r, struct request *q)
 void vb_nldev_answer(const void *requests, size_t bytes, uint32_t port, struct vb_reply *reply)
 {
 	const uint8_t *at = requests;
-	_Alignas(struct nlmsghdr) uint8_t room[MESSAGE_BYTES];
 
 	while (bytes >= NLMSG_HDRLEN) {
-		struct request q = { .head = (const struct nlmsghdr *)room, .port = port };
-		struct nlmsghdr head;
-		memcpy(&head, at, sizeof(head));
-		if (head.nlmsg_len < NLMSG_HDRLEN || head.nlmsg_len > bytes || head.nlmsg_len > sizeof(room))
+		struct request q = { .port = port };
+		memcpy(&q.head, at, sizeof(q.head)); /* the program may have put it anywhere */
+		size_t length = q.head.nlmsg_len;
+		if (length < NLMSG_HDRLEN || length > bytes)
 			return;
-		memcpy(room, at, head.nlmsg_len);
-		q.is_dump = (head.nlmsg_flags & NLM_F_DUMP) == NLM_F_DUMP;
-		read_attributes(&q);
-		if ((head.nlmsg_flags & NLM_F_REQUEST) && head.nlmsg_type >= NLMSG_MIN_TYPE)
+		q.is_dump = q.head.nlmsg_flags & NLM_F_DUMP; /* one of its bits is enough */
+		read_attributes(&q, at + NLMSG_HDRLEN, length - NLMSG_HDRLEN);
+		if ((q.head.nlmsg_flags & NLM_F_REQUEST) && q.head.nlmsg_type >= NLMSG_MIN_TYPE)
 			answer(reply, &q);
-		size_t step = NLMSG_ALIGN(head.nlmsg_len);
+		else if (q.head.nlmsg_flags & NLM_F_ACK)
+			acknowledge(reply, &q, 0);
+		size_t step = NLMSG_ALIGN(length);
 		if (step >= bytes)
 			return;
 		at += step;

@@ -82,7 +82,7 @@ typedef const char *refresh_fn(const char *path);
 typedef void set_sums_fn(unsigned (*sums)(const char *root, struct vb_record_port *list, unsigned room));
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static refresh_fn *refresh; /* under the lock */
+static _Atomic(refresh_fn *) refresh;
 static __thread bool inside; /* libibverbs makes file calls itself */
 
 /* The library beside this one. */
@@ -101,15 +101,19 @@ static refresh_fn *find_refresh(void)
 	return library ? (refresh_fn *)(uintptr_t)dlsym(library, "vb_sysfs_refresh") : NULL;
 }
 
-/* The tree's root as it is now, or NULL. */
+/*
+ * The tree's root as it is now, or NULL. The library is loaded without the lock: another thread may have the
+ * loader's lock, and wait for ours in the constructor of a library that opens a path.
+ */
 static const char *tree_root(const char *path)
 {
 	VB_UNCANCELLED;
 	inside = true;
+	refresh_fn *update = atomic_load(&refresh);
+	if (!update)
+		atomic_store(&refresh, update = find_refresh());
 	pthread_mutex_lock(&lock);
-	if (!refresh)
-		refresh = find_refresh();
-	const char *root = refresh ? refresh(path) : NULL;
+	const char *root = update ? update(path) : NULL;
 	pthread_mutex_unlock(&lock);
 	inside = false;
 	return root;
@@ -139,8 +143,24 @@ static struct counter {
 	dev_t dev;
 	ino_t ino;
 	char path[256];
-} open_counters[OPEN_COUNTERS]; /* under the lock */
+} open_counters[OPEN_COUNTERS]; /* under counting_lock */
 static atomic_uint tracked;      /* of these have been used */
+
+/* Apart from the tree's lock: a read of any file must not wait while another thread updates the tree. */
+static pthread_mutex_t counting_lock = PTHREAD_MUTEX_INITIALIZER;
+static __thread bool counts; /* has it, and so a signal handler that reads or opens must not wait for it */
+
+static void begin_counting(void)
+{
+	counts = true;
+	pthread_mutex_lock(&counting_lock);
+}
+
+static void end_counting(void)
+{
+	pthread_mutex_unlock(&counting_lock);
+	counts = false;
+}
 
 /*
  * Notes a descriptor that was opened by a path of ours; gives it. When there is no place left, the oldest
@@ -148,16 +168,17 @@ static atomic_uint tracked;      /* of these have been used */
  */
 static int track(int fd, const char *path)
 {
+	VB_UNCANCELLED;
 	struct stat st;
 	int saved = errno;
-	if (fd >= 0 && !inside && strstr(path, "counters/") && strlen(path) < sizeof(open_counters->path) &&
-	    !fstat(fd, &st) && S_ISREG(st.st_mode)) {
-		pthread_mutex_lock(&lock);
+	if (fd >= 0 && !inside && !counts && strstr(path, "counters/") &&
+	    strlen(path) < sizeof(open_counters->path) && !fstat(fd, &st) && S_ISREG(st.st_mode)) {
+		begin_counting();
 		struct counter *c = &open_counters[atomic_load(&tracked) % OPEN_COUNTERS];
 		*c = (struct counter){ .fd = fd, .dev = st.st_dev, .ino = st.st_ino };
 		strcpy(c->path, path);
 		atomic_fetch_add(&tracked, 1);
-		pthread_mutex_unlock(&lock);
+		end_counting();
 	}
 	errno = saved;
 	return fd;
@@ -166,18 +187,19 @@ static int track(int fd, const char *path)
 /* The descriptor may have been closed and reused. */
 static bool is_counter(int fd, char path[ROOM])
 {
+	VB_UNCANCELLED;
 	struct stat st;
 	bool found = false;
 	if (fstat(fd, &st))
 		return false;
-	pthread_mutex_lock(&lock);
+	begin_counting();
 	for (unsigned i = 0; i < OPEN_COUNTERS && i < atomic_load(&tracked) && !found; i++) {
 		const struct counter *c = &open_counters[i];
 		found = c->fd == fd && c->dev == st.st_dev && c->ino == st.st_ino;
 		if (found)
 			strcpy(path, c->path);
 	}
-	pthread_mutex_unlock(&lock);
+	end_counting();
 	return found;
 }
 
@@ -185,7 +207,7 @@ static void freshen(int fd)
 {
 	char path[ROOM];
 	int saved = errno;
-	if (!inside && is_counter(fd, path))
+	if (!inside && !counts && is_counter(fd, path))
 		tree_root(path);
 	errno = saved;
 }
@@ -228,6 +250,7 @@ static char *told(char *path)
 static void unlock_in_child(void)
 {
 	pthread_mutex_init(&lock, NULL);
+	pthread_mutex_init(&counting_lock, NULL);
 }
 
 __attribute__((constructor)) static void watch_forks(void)

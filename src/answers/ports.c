@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "answers/ports.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -14,11 +15,14 @@
 #include "base/nanoseconds.h"
 #include "host/tree.h"
 
-enum { PATIENCE_MS = 300, MOST_ENTRIES = 8192 };
+enum { PATIENCE_MS = 300, STEP_MS = 5, MOST_ENTRIES = 8192 };
 /* Programs read many files one after the other. For this time no process is asked again. */
 static const uint64_t fresh_ns = 20 * VB_NS_PER_MS;
 
-/* What a process said of a port. slot 0: the sum of what is gone. */
+/*
+ * What a process said of a port. slot 0: the sum of what is gone. Readers may be in several pid namespaces:
+ * the pid is what the process calls itself. Of a silent process neither pid nor device is known.
+ */
 struct entry {
 	uint32_t slot;
 	int32_t pid;
@@ -63,10 +67,28 @@ static int open_file(const char *root)
 	char path[PATH_MAX];
 
 	snprintf(path, sizeof(path), "%s/" VB_TREE_PORTS, root);
-	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (fd >= 0)
-		flock(fd, LOCK_EX);
-	return fd;
+	return open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+}
+
+/*
+ * False: another process has the lock and keeps it. It may be stopped, so it is waited for no longer than one
+ * that is asked.
+ */
+static bool lock_file(int fd)
+{
+	for (int waited = 0; flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK; waited += STEP_MS) {
+		if (waited >= PATIENCE_MS)
+			return false;
+		usleep(STEP_MS * 1000);
+	}
+	return true;
+}
+
+/* A child that was forked meanwhile has the descriptor, too, and would keep the lock. */
+static void close_file(int fd)
+{
+	flock(fd, LOCK_UN);
+	close(fd);
 }
 
 static void read_file(int fd, struct entries *all)
@@ -87,22 +109,30 @@ static void write_file(int fd, const struct entries *all)
 
 /* ---- processes ---- */
 
+static int32_t pid_of(const struct process *p)
+{
+	size_t at = 0;
+	const struct vb_record_process *r = process_next(p, &at, VB_RECORD_PROCESS);
+
+	return r ? (int32_t)r->pid : 0;
+}
+
 static void ask_all(struct entries *all)
 {
 	struct processes processes;
 
 	processes_find(&processes);
-	processes_ask(&processes, 1u << VB_RECORD_PORT, PATIENCE_MS);
+	processes_ask(&processes, 1u << VB_RECORD_PORT | 1u << VB_RECORD_PROCESS, PATIENCE_MS);
 	for (unsigned i = 0; i < processes.count; i++) {
 		const struct process *p = &processes.list[i];
-		struct entry e = { .slot = p->slot, .pid = p->pid };
+		struct entry e = { .slot = p->slot, .pid = pid_of(p) };
 		const struct vb_record_port *port;
 		size_t at = 0;
 		while ((port = process_next(p, &at, VB_RECORD_PORT))) {
 			e.port = *port;
 			append(all, &e);
 		}
-		if (p->trouble[0] && !at) /* it is there, and says nothing now */
+		if (p->trouble[0] && !e.port.device[0]) /* it is there, and says nothing now */
 			append(all, &e);
 	}
 	processes_free(&processes);
@@ -112,8 +142,8 @@ static struct entry *find(const struct entries *all, const struct entry *like)
 {
 	for (unsigned i = 0; i < all->count; i++) {
 		struct entry *e = &all->list[i];
-		if (e->slot == like->slot && e->pid == like->pid &&
-		    (!e->port.device[0] || is_port(e, &like->port)))
+		if (e->slot == like->slot &&
+		    (!e->port.device[0] || (e->pid == like->pid && is_port(e, &like->port))))
 			return e;
 	}
 	return NULL;
@@ -154,6 +184,7 @@ static void look(const char *root, struct entries *now)
 {
 	struct entries before = { .list = NULL };
 	int fd = open_file(root);
+	bool is_ours = fd >= 0 && lock_file(fd);
 
 	if (fd >= 0)
 		read_file(fd, &before);
@@ -161,10 +192,10 @@ static void look(const char *root, struct entries *now)
 	for (unsigned i = 0; i < before.count; i++)
 		keep(now, &before.list[i]);
 	forget_silent(now);
-	if (fd >= 0) {
+	if (is_ours)
 		write_file(fd, now);
-		close(fd);
-	}
+	if (fd >= 0)
+		close_file(fd);
 	free(before.list);
 }
 
@@ -187,13 +218,16 @@ static void add_to(struct vb_record_port *list, unsigned room, unsigned *n, cons
 unsigned ports_sum(const char *root, struct vb_record_port *list, unsigned room)
 {
 	static struct entries last;
+	static char of[VB_TREE_PATH]; /* a process may change its network namespace */
 	static uint64_t fresh_until;
 	unsigned n = 0;
 
-	if (vb_clock_ns(CLOCK_MONOTONIC) >= fresh_until) {
-		free(last.list);
-		last = (struct entries){ .list = NULL };
-		look(root, &last);
+	if (vb_clock_ns(CLOCK_MONOTONIC) >= fresh_until || strcmp(root, of) != 0) {
+		struct entries now = { .list = NULL }, before = last;
+		look(root, &now);
+		last = now; /* before the list is freed: another thread may fork meanwhile */
+		free(before.list);
+		snprintf(of, sizeof(of), "%s", root);
 		fresh_until = vb_clock_ns(CLOCK_MONOTONIC) + fresh_ns;
 	}
 	for (unsigned i = 0; i < last.count; i++)

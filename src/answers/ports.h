@@ -2,7 +2,8 @@
 /*
  * What the ports of this network namespace have counted, as the processes of this user say, and those that
  * are gone: a counter of a port does not go back when a process ends. A file beside the tree (host/tree.h)
- * has what each process said last. So what a process did after somebody looked last goes with it.
+ * has what each process said last. So what a process did after somebody looked last goes with it. While
+ * another process keeps the lock of that file, it is read and not written.
  */
 #ifndef VB_ANSWERS_PORTS_H
 #define VB_ANSWERS_PORTS_H

@@ -19,6 +19,7 @@
 #include "host/host.h"
 
 #define USERS ".users"
+#define NEW   ".new-" /* of a file that is being made; the thread follows */
 
 enum { TRUST_NS = VB_NS_PER_S };
 
@@ -125,7 +126,7 @@ static bool rewrite_counter(int root, const struct vb_tree_entry *e)
 static bool place(int root, const struct vb_tree_entry *e)
 {
 	char name[64];
-	snprintf(name, sizeof(name), ".new-%d", (int)gettid());
+	snprintf(name, sizeof(name), NEW "%d", (int)gettid());
 	unlinkat(root, name, 0);
 	bool made = e->kind == VB_TREE_LINK ? symlinkat(e->text, root, name) == 0 : write_file(root, name, e);
 	if (made && renameat(root, name, root, e->path) == 0)
@@ -166,6 +167,12 @@ static bool is_wanted(const struct vb_tree *tree, const char *path)
 	return false;
 }
 
+/* No part of the tree? A file that was being made is one where nothing is wanted: who made it was killed. */
+static bool is_beside(const struct vb_tree *tree, const char *name)
+{
+	return name[0] == '.' && (tree->count || strncmp(name, NEW, strlen(NEW)));
+}
+
 static void sweep(const struct vb_tree *tree, int root, const char *folder)
 {
 	int fd = openat(root, *folder ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
@@ -177,8 +184,9 @@ static void sweep(const struct vb_tree *tree, int root, const char *folder)
 	}
 	for (struct dirent *d; (d = readdir(dir));) {
 		char path[VB_TREE_PATH];
-		if (d->d_name[0] == '.' || snprintf(path, sizeof(path), *folder ? "%s/%s" : "%s%s", folder,
-						    d->d_name) >= (int)sizeof(path))
+		if (is_beside(tree, d->d_name) ||
+		    snprintf(path, sizeof(path), *folder ? "%s/%s" : "%s%s", folder, d->d_name) >=
+			    (int)sizeof(path))
 			continue;
 		if (d->d_type == DT_DIR)
 			sweep(tree, root, path);
@@ -346,9 +354,10 @@ static bool has_other_paths(const struct vb_tree *tree)
 /* Takes the entries. */
 static void know(const char *root, struct vb_tree *tree)
 {
-	vb_tree_free(&known.tree);
+	struct vb_tree before = known.tree; /* freed last, for a child that another thread forks meanwhile */
 	known.tree = *tree;
 	*tree = (struct vb_tree){ .entries = NULL };
+	vb_tree_free(&before);
 	snprintf(known.root, sizeof(known.root), "%s", root);
 }
 

@@ -44,7 +44,11 @@ static unsigned flags_inside(uint32_t flags)
 
 static int post_recv(struct ibv_wq *wq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
-	return vb_qp_post_recv(&of(wq)->qp, wr, bad);
+	int err = vb_refuse_inherited(wq->context, "ibv_post_wq_recv");
+	if (!err)
+		return vb_qp_post_recv(&of(wq)->qp, wr, bad);
+	*bad = wr;
+	return -err;
 }
 
 static int check_wq(struct ibv_context *context, const struct ibv_wq_init_attr *attr)
@@ -157,6 +161,11 @@ int vb_modify_wq(struct ibv_wq *pub, struct ibv_wq_attr *attr)
 	int err = vb_refuse_call(pub->context, call);
 	if (err)
 		return -err;
+	if (!attr->attr_mask || attr->attr_mask >= IBV_WQ_ATTR_RESERVED) {
+		vb_explain(call, "attr_mask 0x%x: there are IBV_WQ_ATTR_STATE, _CURR_STATE and _FLAGS",
+			   attr->attr_mask);
+		return EINVAL;
+	}
 	if ((attr->attr_mask & IBV_WQ_ATTR_FLAGS) &&
 	    (attr->flags_mask & ~(uint32_t)IBV_WQ_FLAGS_CVLAN_STRIPPING)) {
 		vb_explain(call, "flags_mask 0x%x: only IBV_WQ_FLAGS_CVLAN_STRIPPING can be changed",
@@ -209,15 +218,30 @@ static void free_table(struct table *t)
 	free(t);
 }
 
+static int check_table(struct ibv_context *context, const struct ibv_rwq_ind_table_init_attr *attr)
+{
+	static const char call[] = "ibv_create_rwq_ind_table";
+	int err = vb_refuse_call(context, call);
+	if (err)
+		return err;
+	if (attr->comp_mask || attr->log_ind_tbl_size > VB_LOG_RWQ_TABLE || !attr->ind_tbl) {
+		vb_explain(call, "comp_mask must be 0, log_ind_tbl_size at most %d, and ind_tbl not NULL",
+			   VB_LOG_RWQ_TABLE);
+		return -EINVAL;
+	}
+	for (unsigned i = 0; i < 1u << attr->log_ind_tbl_size && !err; i++) {
+		const struct ibv_wq *wq = attr->ind_tbl[i];
+		err = wq ? vb_check_same_context(call, context, "a work queue", wq->context) : -EINVAL;
+		if (!wq)
+			vb_explain(call, "ind_tbl[%u] is NULL", i);
+	}
+	return err;
+}
+
 struct ibv_rwq_ind_table *vb_create_rwq_ind_table(struct ibv_context *context,
 						  struct ibv_rwq_ind_table_init_attr *attr)
 {
-	int err = vb_refuse_call(context, "ibv_create_rwq_ind_table");
-	if (!err && (attr->comp_mask || attr->log_ind_tbl_size > VB_LOG_RWQ_TABLE)) {
-		vb_explain("ibv_create_rwq_ind_table", "comp_mask must be 0, log_ind_tbl_size at most %d",
-			   VB_LOG_RWQ_TABLE);
-		err = -EINVAL;
-	}
+	int err = check_table(context, attr);
 	struct table *t = err ? NULL : calloc(1, sizeof(*t));
 	if (!t)
 		return vb_fail_null(err ? err : -ENOMEM);
@@ -241,7 +265,7 @@ struct ibv_rwq_ind_table *vb_create_rwq_ind_table(struct ibv_context *context,
 int vb_destroy_rwq_ind_table(struct ibv_rwq_ind_table *pub)
 {
 	struct table *t = table_of(pub);
-	if (atomic_load(&t->refs)) {
+	if (atomic_load(&t->refs) && !vb_is_inherited(pub->context)) {
 		vb_explain("ibv_destroy_rwq_ind_table", "queue pairs still use it");
 		return EBUSY;
 	}
@@ -319,6 +343,7 @@ void vb_rss_fini(struct vb_verbs_qp *qp)
 {
 	if (!qp->spread)
 		return;
-	atomic_fetch_sub(&qp->spread->table->refs, 1);
+	if (!vb_is_inherited(qp->pub.context)) /* a child may have destroyed its table before */
+		atomic_fetch_sub(&qp->spread->table->refs, 1);
 	free(qp->spread);
 }

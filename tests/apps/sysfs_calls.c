@@ -7,20 +7,28 @@
 #undef _FILE_OFFSET_BITS
 #undef _FORTIFY_SOURCE
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
 #include <limits.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
+#include <time.h>
 #include <unistd.h>
 
 #define CLASS  "/sys/class/infiniband"
@@ -312,8 +320,194 @@ static int behind_a_cancelled_thread(void)
 	return good;
 }
 
+/* ---- what happens while the preloaded library has a lock ---- */
+
+static _Thread_local void (*in_next_lock)(void); /* called when this thread has it */
+
+__attribute__((visibility("default"))) int pthread_mutex_lock(pthread_mutex_t *mutex)
+{
+	static int (*real)(pthread_mutex_t *);
+	if (!real)
+		real = (int (*)(pthread_mutex_t *))(uintptr_t)dlsym(RTLD_NEXT, "pthread_mutex_lock");
+	int err = real(mutex);
+	void (*call)(void) = in_next_lock;
+	in_next_lock = NULL;
+	if (call)
+		call();
+	return err;
+}
+
+static int ends[2];
+static volatile sig_atomic_t handled;
+
+static void read_in_handler(int number)
+{
+	char byte;
+	handled = read(ends[0], &byte, 1) == 1;
+}
+
+static void raise_signal(void) { raise(SIGUSR1); }
+
+/* A handler may read: read(2) is async-signal-safe. */
+static int behind_a_signal(int counter)
+{
+	signal(SIGUSR1, read_in_handler);
+	alarm(60);
+	in_next_lock = raise_signal;
+	int good = !pipe(ends) && write(ends[1], "", 1) == 1 && sent(counter, pread_32) >= 0 && handled;
+	alarm(0);
+	in_next_lock = NULL;
+	return good;
+}
+
+static void cancel_itself(void) { pthread_cancel(pthread_self()); }
+
+static void *read_cancelled(void *counter)
+{
+	int before;
+	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &before);
+	in_next_lock = cancel_itself;
+	sent(*(int *)counter, pread_32);
+	return NULL;
+}
+
+static int behind_a_thread_that_is_cancelled_anywhere(int counter)
+{
+	pthread_t thread;
+	void *result;
+	if (pthread_create(&thread, NULL, read_cancelled, &counter) || pthread_join(thread, &result))
+		return 0;
+	alarm(60);
+	int good = result == PTHREAD_CANCELED && sent(counter, pread_32) >= 0;
+	alarm(0);
+	return good;
+}
+
+static pid_t child; /* forked while the library has the lock on what ports have counted, */
+static bool forks;  /* if this is set */
+
+__attribute__((visibility("default"))) int flock(int fd, int how)
+{
+	int err = (int)syscall(SYS_flock, fd, how);
+	if (forks && !err && (how & LOCK_EX)) {
+		forks = false;
+		child = fork();
+		if (!child) {
+			pause();
+			_exit(0);
+		}
+	}
+	return err;
+}
+
+/* The file with that lock, beside the tree (host/tree.h). Afterwards what was asked of processes is stale. */
+static int open_ports(void)
+{
+	const struct timespec stale = { .tv_nsec = 100000000 };
+	char name[64];
+	int folder = open(CLASS, O_RDONLY | O_DIRECTORY);
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", folder);
+	ssize_t n = readlink(name, path, sizeof(path) - 1);
+	close(folder);
+	path[n < 0 ? 0 : n] = 0;
+	char *end = strstr(path, "/class/infiniband");
+	if (!end)
+		return -1;
+	strcpy(end, "/.ports");
+	nanosleep(&stale, NULL);
+	return open(path, O_RDWR | O_CLOEXEC);
+}
+
+static int beside_a_reader_that_keeps_its_lock(int counter)
+{
+	int ports = open_ports();
+	alarm(60);
+	int good = !flock(ports, LOCK_EX) && sent(counter, pread_32) >= 0;
+	alarm(0);
+	close(ports);
+	return good;
+}
+
+static int behind_a_fork(int counter)
+{
+	int ports = open_ports();
+	forks = true;
+	int good = sent(counter, pread_32) >= 0 && child > 0 && !flock(ports, LOCK_EX | LOCK_NB);
+	if (child > 0)
+		kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	close(ports);
+	return good;
+}
+
+static void while_it_has_a_lock(void)
+{
+	int counter = open(DEVICE "/ports/1/hw_counters/sent_pkts", O_RDONLY);
+	REPORT(behind_a_signal(counter));
+	REPORT(behind_a_thread_that_is_cancelled_anywhere(counter));
+	REPORT(beside_a_reader_that_keeps_its_lock(counter));
+	REPORT(behind_a_fork(counter));
+	close(counter);
+}
+
+/* ---- while another thread loads a library ---- */
+
+static pthread_t beside;
+static atomic_int tid_beside;
+static int has_opened;
+
+static void *open_beside(void *unused)
+{
+	atomic_store(&tid_beside, (int)gettid());
+	return shows(open(FILE_, O_RDONLY)) ? &has_opened : NULL;
+}
+
+/* As in /proc/PID/stat; '?': it is no more, or has not begun. */
+static char state_beside(void)
+{
+	char name[64], text[256] = "";
+	snprintf(name, sizeof(name), "/proc/self/task/%d/stat", atomic_load(&tid_beside));
+	int fd = open(name, O_RDONLY);
+	ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
+	if (fd >= 0)
+		close(fd);
+	const char *end = n > 0 ? strrchr(text, ')') : NULL;
+	return end ? end[2] : '?';
+}
+
+/* The other thread wants the loader's lock, which this one has; then this one opens a path, too. */
+__attribute__((visibility("default"))) void in_constructor(void);
+void in_constructor(void)
+{
+	char state = '?';
+	if (pthread_create(&beside, NULL, open_beside, NULL))
+		return;
+	while (!atomic_load(&tid_beside))
+		usleep(1000);
+	for (int asleep = 0; asleep < 20 && (state = state_beside()) != '?'; usleep(1000))
+		asleep = state == 'S' ? asleep + 1 : 0;
+	has_opened = shows(open(FILE_, O_RDONLY));
+}
+
+static int beside_a_constructor(void)
+{
+	void *result = NULL;
+	ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 32);
+	path[n < 0 ? 0 : n] = 0;
+	char *name = strrchr(path, '/');
+	if (!name)
+		return 0;
+	strcpy(name, "/libconstructed.so");
+	close(open("/dev/null", O_RDONLY)); /* so that it is not the call's own name that is looked up */
+	alarm(60);
+	int good = dlopen(path, RTLD_NOW) && !pthread_join(beside, &result) && result && has_opened;
+	alarm(0);
+	return good;
+}
+
 int main(void)
 {
+	REPORT(beside_a_constructor()); /* before the first path is led */
 	opening();
 	listing();
 	asking();
@@ -322,6 +516,7 @@ int main(void)
 	reading_again();
 	REPORT(in_child());
 	REPORT(behind_a_cancelled_thread());
+	while_it_has_a_lock();
 	printf("1..%u\n", count);
 	return failed != 0;
 }

@@ -241,6 +241,62 @@ def is_tree_readable():
     return "vb_lo" in verbatim("run", "ls", "/sys/class/infiniband")
 
 
+HW_COUNTERS = "/sys/class/infiniband/vb_lo/ports/1/hw_counters/"
+NEW_NETWORK, SETS_FLAGS, IS_UP = 0x40000000, 0x8914, 0x1
+
+# Looks at a counter in its own network namespace, and at once in another, where nothing runs.
+MOVING = f"""
+import ctypes, fcntl, os, socket, struct
+libc = ctypes.CDLL(None, use_errno=True)
+def count():
+    with open("{HW_COUNTERS}rdma_sends") as counter:
+        return int(counter.read())
+here = os.open("/proc/self/ns/net", os.O_RDONLY)
+assert not libc.unshare({NEW_NETWORK}), os.strerror(ctypes.get_errno())
+with socket.socket() as inet:
+    fcntl.ioctl(inet, {SETS_FLAGS}, struct.pack("16sH22x", b"lo", {IS_UP}))
+there = os.open("/proc/self/ns/net", os.O_RDONLY)
+libc.setns(here, {NEW_NETWORK})
+before = count()
+libc.setns(there, {NEW_NETWORK})
+print(before, count())
+"""
+
+
+@case
+def tree__of_the_network_that_a_process_is_in():
+    if not is_tree_readable():
+        return "there is no place for the tree"
+    if os.environ[harness.ISOLATED_BY] == "no":
+        return "no network namespaces here"
+    with traffic("two", ["send"], "local"):
+        before, after = map(int, verbatim("run", sys.executable, "-c", MOVING).split())
+    expect((before >= KINDS["send"][2], after), (True, 0), f"SENDs here ({before}) and there")
+    return None
+
+
+@case
+def tree__readers_in_two_pid_namespaces():
+    """What one reader has noted of a process, the other adds nothing to: pids are other ones there."""
+    if not is_tree_readable():
+        return "there is no place for the tree"
+    if os.environ[harness.ISOLATED_BY] == "no":
+        return "without namespaces, other tests' processes count in the same tree"
+    inside = ["unshare", "--pid", "--fork", "--mount-proc"]
+    if subprocess.run([*inside, "true"], capture_output=True, check=False).returncode:
+        return "no pid namespaces here"
+    read = [VERBATIM, "run", "cat", HW_COUNTERS + "rdma_sends"]
+    with program(["sh", "-c", f"ls {HW_COUNTERS} && exec sleep 600"]) as holder:
+        holder.stdout.readline()  # the tree stays
+        with traffic("two", ["send"], "local"):
+            found = [
+                int(subprocess.run(words, capture_output=True, text=True, check=True, timeout=LIMIT_S).stdout)
+                for words in (read, [*inside, *read], read, [*inside, *read])
+            ]
+    expect(found, [found[0]] * 4, "SENDs that readers saw")
+    return None
+
+
 @case
 def tree__moves_by_what_shared_memory_carried():
     if not is_tree_readable():

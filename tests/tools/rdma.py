@@ -19,7 +19,7 @@ import look
 from look import BUILD, LIMIT_S, VERBATIM, Failure, expect, pinging, running, shown, verbatim, wait_for
 
 CASES = []
-MANY = 700
+MANY, SHARERS = 700, 400
 
 
 def case(function):
@@ -58,6 +58,30 @@ def devices__are_those_of_the_tree():
     (detailed,) = rows("-d", "dev", "show", "vb_lo")
     caps = {"XRC", "MEM_WINDOW", "MEM_MGT_EXTENSIONS", "SRQ_RESIZE"}
     expect(caps <= set(detailed["caps"]), True, "what it can do")
+
+
+@case
+def devices__of_many_interfaces():
+    if os.environ[harness.ISOLATED_BY] == "no":
+        return "no network namespace here"
+    names = [(f"one{n}", f"two{n}") for n in range(32)]
+    ends = [end for pair in names for end in pair]
+
+    def ip(*lines):
+        told = {"input": "\n".join(lines), "text": True, "capture_output": True}
+        return subprocess.run(["ip", "-batch", "-"], check=False, **told).returncode
+
+    try:
+        if ip(*(f"link add name {one} type veth peer name {two}" for one, two in names)):
+            return "no veth interfaces here"
+        ip(*(f"address add 10.77.{n}.1/24 dev {end}" for n, end in enumerate(ends)))
+        ip(*(f"link set {end} up" for end in ends))
+        tree = verbatim("run", "ls", "/sys/class/infiniband").split()
+        expect(len(tree) > 64, True, f"devices of the tree ({len(tree)})")
+        expect(sorted(row["ifname"] for row in rows("dev")), sorted(tree), "devices")
+    finally:
+        ip(*(f"link delete {one}" for one, _ in names))
+    return None
 
 
 @case
@@ -179,6 +203,22 @@ def resources__more_than_a_socket_holds():
     return None
 
 
+# Each has a shared receive queue with more queue pairs than one message has room for.
+@case
+def resources__more_sharers_than_a_message_holds():
+    sharing = f"ib_send_bw -F --use-srq -d vb_lo -x 0 -p 18596 -q {SHARERS} -t 4 -r 512 -D 600"
+    if harness.missing_programs(sharing):
+        return "ib_send_bw is needed"
+    with running(sharing, sharing + " 127.0.0.1") as pids:
+        for pid in pids:
+            wait_for(lambda pid=pid: len(of_process(pid, "resource", "show", "qp")) == SHARERS, "queue pairs")
+            (srq,) = of_process(pid, "resource", "show", "srq")
+            users = srq["lqpn"] if isinstance(srq["lqpn"], list) else str(srq["lqpn"]).split(",")
+            known = {qp["lqpn"] for qp in of_process(pid, "resource", "show", "qp")}
+            expect(len(users) >= 100 and {int(user) for user in users} <= known, True, f"sharers {users}")
+    return None
+
+
 @case
 def statistics__are_the_counters_of_the_tree():
     names = set(verbatim("run", "ls", "/sys/class/infiniband/vb_lo/ports/1/hw_counters").split())
@@ -216,7 +256,7 @@ def resources__of_another_user():
 # Requests by hand, in a process under `verbatim run`. Prints the types of the messages that come, and errors.
 RAW = """
 import json, socket, struct, sys
-NLDEV = 5
+CAPPED = 0x100
 s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 20)
 s.bind((0, 0))
 s.settimeout(0.3)
@@ -228,7 +268,9 @@ for request in json.loads(sys.stdin.read()):
         while True:
             data = s.recv(65536)
             length, kind, flags, seq, port = struct.unpack_from("=IHHII", data)
-            said.append([kind, struct.unpack_from("=i", data, 16)[0] if kind == 2 else 0, length == len(data), seq, port == s.getsockname()[0]])
+            error = struct.unpack_from("=i", data, 16)[0] if kind == 2 else 0
+            is_whole = length == len(data) and (kind != 2 or length == 36 and flags & CAPPED)
+            said.append([kind, error, bool(is_whole), seq, port == s.getsockname()[0]])
     except TimeoutError:
         pass
     found.append(said)
@@ -258,6 +300,13 @@ def requests__of_any_shape():
         "longer than it is": (message(get, request | dump, length=4000), []),
         "shorter than a header": (message(get, request | dump, length=8), []),
         "no request": (message(get, dump), []),
+        "no request that is acknowledged": (message(get, ack), [(2, 0)]),
+        "a message of netlink's own": (message(1, request | ack, client=0), [(2, 0)]),
+        "longer than a page": (message(get, request | ack, attribute(2000, bytes(8000))), [(2, -22)]),
+        "one bit of those of a dump": (
+            message(qps, request | 0x100, attribute(1, struct.pack("=I", 0))),
+            [(3, 0)],
+        ),
         "no device": (message(get, request | ack), [(2, -22)]),
         "a device that is not there": (
             message(get, request | ack, attribute(1, struct.pack("=I", 999))),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A tree of files that processes write together, and how seldom its files are opened. */
+#include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
 #include <pthread.h>
@@ -17,6 +18,7 @@
 
 #include <cmocka.h>
 
+#include "../sanitized.h"
 #include "host/tree.h"
 
 static unsigned opened; /* since it was set to 0 */
@@ -192,6 +194,68 @@ static void tree__root_is_found_by_a_child_of_that_moment(void **state)
 	assert_non_null(vb_tree_root());
 }
 
+/* Of another namespace, by a process that was killed while it made a file. */
+static void tree__of_who_was_killed_goes(void **state)
+{
+	char other[sizeof(base) + 8], left[sizeof(other) + 32], file[sizeof(left) + 8];
+
+	snprintf(other, sizeof(other), "%s/killed", base);
+	assert_int_equal(mkdir(other, 0700), 0);
+	snprintf(left, sizeof(left), "%s/verbatim-%u", other, (unsigned)geteuid());
+	assert_int_equal(mkdir(left, 0700), 0);
+	strcat(left, "/1");
+	assert_int_equal(mkdir(left, 0700), 0);
+	snprintf(file, sizeof(file), "%s/.new-7", left);
+	assert_int_equal(symlink("nowhere", file), 0);
+	assert_int_equal(setenv("XDG_RUNTIME_DIR", other, 1), 0);
+	assert_non_null(vb_tree_root());
+	assert_int_equal(rmdir(left), -1);
+	assert_int_equal(errno, ENOENT);
+	assert_int_equal(setenv("XDG_RUNTIME_DIR", base, 1), 0);
+	assert_non_null(vb_tree_root());
+}
+
+#if !SANITIZED /* sanitizers have their own */
+void __libc_free(void *p);
+static bool forks_when_freed;
+
+/* Memory that the parent has just freed is in use again, and stays so. */
+static int written_in_child(void)
+{
+	enum { BYTES = 256 * sizeof(struct vb_tree_entry) }; /* as a tree takes at first */
+	void *volatile own = malloc(BYTES);
+	alarm(60);
+	memset(own, 'x', BYTES);
+	write_whole(&(struct wanted){ "b", "2", false });
+	free(own);
+	return has("device/name", "b");
+}
+
+void free(void *p)
+{
+	__libc_free(p);
+	if (!forks_when_freed)
+		return;
+	forks_when_freed = false;
+	status_of_child = -1;
+	pid_t child = fork();
+	if (!child)
+		_exit(!written_in_child());
+	waitpid(child, &status_of_child, 0);
+}
+
+/* As if another thread forked while this one forgets what it knew. */
+static void tree__is_written_by_a_child_of_that_moment(void **state)
+{
+	const struct wanted same = { "a", "1", true };
+	write_whole(&same);
+	forks_when_freed = true;
+	write_whole(&same);
+	assert_false(forks_when_freed);
+	assert_int_equal(status_of_child, 0);
+}
+#endif
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -201,6 +265,10 @@ int main(void)
 		cmocka_unit_test(tree__what_others_remove_comes_back),
 		cmocka_unit_test(tree__root_is_made_again),
 		cmocka_unit_test(tree__root_is_found_by_a_child_of_that_moment),
+		cmocka_unit_test(tree__of_who_was_killed_goes),
+#if !SANITIZED
+		cmocka_unit_test(tree__is_written_by_a_child_of_that_moment),
+#endif
 	};
 	return cmocka_run_group_tests_name("host_tree", tests, make_base, remove_base);
 }

@@ -131,6 +131,8 @@ static void tag_list__refuses_when_full(void **state)
 	wr.opcode = 77;
 	assert_errno(EINVAL, ibv_post_srq_ops(srq, &wr, &bad));
 	assert_errno(0, ibv_destroy_srq(srq));
+	attr.pd = NULL;
+	assert_null_errno(EINVAL, ibv_create_srq_ex(w->ctx, &attr));
 	attr.comp_mask |= 1u << 20;
 	assert_null_errno(EOPNOTSUPP, ibv_create_srq_ex(w->ctx, &attr));
 }
@@ -171,6 +173,8 @@ static void xrcd__refused(void **state)
 					 .xrcd = xrcd,
 					 .qp_type = IBV_QPT_XRC_RECV };
 	assert_null_errno(EINVAL, ibv_open_qp(w->ctx, &open));
+	open.xrcd = NULL;
+	assert_null_errno(EINVAL, ibv_open_qp(w->ctx, &open));
 	open.comp_mask = IBV_QP_OPEN_ATTR_NUM;
 	assert_null_errno(EINVAL, ibv_open_qp(w->ctx, &open));
 	assert_errno(0, ibv_close_xrcd(xrcd));
@@ -201,7 +205,7 @@ static void ah__refused(void **state)
 	a = good;
 	memset(&a.grh.dgid, 0, sizeof(a.grh.dgid));
 	assert_null_errno(EINVAL, ibv_create_ah(w->pd, &a));
-	assert_errno(EINVAL, ibv_resolve_eth_l2_from_gid(w->ctx, &a, mac, NULL));
+	assert_errno(-EINVAL, ibv_resolve_eth_l2_from_gid(w->ctx, &a, mac, NULL));
 	a.grh.dgid.raw[10] = a.grh.dgid.raw[11] = 0xff; /* 0.0.0.0 */
 	assert_null_errno(EINVAL, ibv_create_ah(w->pd, &a));
 	a.grh.dgid.raw[12] = 239; /* a group is a destination of datagrams */
@@ -263,7 +267,7 @@ static void ah__unknown_addresses(void **state)
 	assert_minus1_errno(ENOENT, ibv_init_ah_from_wc(w->ctx, 1, &wc, &grh, &attr));
 	attr = connect_attr(w, 0).ah_attr;
 	attr.grh.dgid = (union ibv_gid){ .raw = { [10] = 0xff, 0xff, 10, 1, 2, 3 } };
-	assert_errno(EOPNOTSUPP, ibv_resolve_eth_l2_from_gid(w->ctx, &attr, mac, &vid));
+	assert_errno(-EOPNOTSUPP, ibv_resolve_eth_l2_from_gid(w->ctx, &attr, mac, &vid));
 }
 
 /* ---- steering ---- */
@@ -299,10 +303,23 @@ static void wq__refused(void **state)
 	assert_errno(EINVAL, ibv_modify_wq(wq, &change));
 	change = (struct ibv_wq_attr){ .attr_mask = IBV_WQ_ATTR_STATE, .wq_state = 77 };
 	assert_errno(EINVAL, ibv_modify_wq(wq, &change));
+	change.attr_mask = IBV_WQ_ATTR_RESERVED;
+	assert_errno(EINVAL, ibv_modify_wq(wq, &change));
+	change.attr_mask = 0;
+	assert_errno(EINVAL, ibv_modify_wq(wq, &change));
 	struct ibv_rwq_ind_table_init_attr table = { .log_ind_tbl_size = 31, .ind_tbl = &wq };
 	assert_null_errno(EINVAL, ibv_create_rwq_ind_table(w->ctx, &table));
 	table = (struct ibv_rwq_ind_table_init_attr){ .comp_mask = 1, .ind_tbl = &wq };
 	assert_null_errno(EINVAL, ibv_create_rwq_ind_table(w->ctx, &table));
+	struct ibv_wq *half[] = { wq, NULL };
+	table = (struct ibv_rwq_ind_table_init_attr){ .log_ind_tbl_size = 1, .ind_tbl = half };
+	assert_null_errno(EINVAL, ibv_create_rwq_ind_table(w->ctx, &table));
+	table.ind_tbl = NULL;
+	assert_null_errno(EINVAL, ibv_create_rwq_ind_table(w->ctx, &table));
+	struct ibv_context *other = open_test_device();
+	table = (struct ibv_rwq_ind_table_init_attr){ .ind_tbl = &wq };
+	assert_null_errno(EINVAL, ibv_create_rwq_ind_table(other, &table));
+	assert_int_equal(ibv_close_device(other), 0);
 	assert_errno(0, ibv_destroy_wq(wq));
 }
 
