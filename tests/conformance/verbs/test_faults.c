@@ -213,6 +213,50 @@ static void rnr__comes_too_late(void **state)
 	disconnected(&x);
 }
 
+static void rnr__takes_up_room(void **state)
+{
+	struct world *w = *state;
+	struct wire x = connected(w, NULL);
+	for (uint64_t i = 0; i < DEPTH; i++)
+		assert_errno(0, post_recv(w, x.b, i));
+	assert_errno(ENOMEM, post_recv(w, x.b, DEPTH));
+	assert_errno(0, set_state(x.b, IBV_QPS_ERR));
+	for (uint64_t i = 0; i < DEPTH; i++) {
+		struct ibv_wc wc = next_wc(w->cq);
+		assert_int_equal(wc.status, IBV_WC_WR_FLUSH_ERR);
+		assert_int_equal(wc.wr_id, i);
+	}
+	assert_errno(0, post_recv(w, x.b, DEPTH));
+	assert_int_equal(next_wc(w->cq).wr_id, DEPTH);
+	disconnected(&x);
+}
+
+static void await_event(struct world *w)
+{
+	struct ibv_cq *cq;
+	void *context;
+	assert_int_equal(ibv_get_cq_event(w->channel, &cq, &context), 0);
+	ibv_ack_cq_events(cq, 1);
+}
+
+/* A receive comes in its time, whatever another one's is, and is flushed, while nobody polls. */
+static void rnr__needs_no_poll(void **state)
+{
+	struct world *w = *state;
+	struct wire x = connected(w, NULL);
+	assert_errno(0, ibv_req_notify_cq(w->cq, 0));
+	assert_errno(0, post_recv(w, x.a, 1));
+	assert_errno(0, post_recv(w, x.b, 2));
+	assert_errno(0, post_send(w, x.b, 3, 0));
+	await_event(w);
+	drain(w->cq, 2);
+	assert_errno(0, ibv_req_notify_cq(w->cq, 0));
+	assert_errno(0, set_state(x.b, IBV_QPS_ERR));
+	await_event(w);
+	assert_int_equal(next_wc(w->cq).wr_id, 2);
+	disconnected(&x);
+}
+
 static void rnr__of_shared_queues(void **state)
 {
 	struct world *w = *state;
@@ -327,6 +371,8 @@ static const struct {
 	CASE(complete__sends_of_datagrams_stop, "complete send LOC_QP_OP_ERR #1"),
 	CASE(rnr__comes_in_time, "rnr #2 for 30ms qp=2"),
 	CASE(rnr__comes_too_late, "rnr #2"),
+	CASE(rnr__takes_up_room, "rnr #3+"),
+	CASE(rnr__needs_no_poll, "rnr qp=1 for 10ms; rnr qp=2 for 10min"),
 	CASE(rnr__of_shared_queues, "rnr #2 for 20ms; rnr #3"),
 	CASE(link__goes_and_comes, "link down for 300ms device=vb_lo at ibv_query_device"),
 	CASE(device__fails, "event DEVICE_FATAL at ibv_post_send"),
