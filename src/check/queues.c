@@ -99,13 +99,17 @@ static void report_lost(struct vb_qp *qp, uint32_t n)
 				qp->qpn, n, (unsigned long long)wr_id);
 }
 
-/* Sends that only wait for their acknowledgement get some time for it. */
+/*
+ * Sends that only wait for their acknowledgement get some time for it. If the process has spent too much on
+ * that already, it is not known what they wait for.
+ */
 static void check_lost(struct vb_qp *qp)
 {
 	uint32_t n = 0;
 	vb_check_release_sends(qp);
-	for (int i = 0;
-	     i < LAST_LOOKS && (n = sends_under_way(qp)) && atomic_fetch_add(&looks, 1) < MOST_LOOKS; i++) {
+	for (int i = 0; i < LAST_LOOKS && (n = sends_under_way(qp)); i++) {
+		if (atomic_fetch_add(&looks, 1) >= MOST_LOOKS)
+			return;
 		vb_progress_schedule(qp);
 		vb_sleep_ns(LOOK_NS);
 	}

@@ -18,7 +18,7 @@
 	X(send_buffer) X(send_buffer_wr) X(read_then_send) X(dead_lkey) X(never_a_key) X(wrong_domain) X(not_writable) X(out_of_bounds) \
 	X(window_as_lkey) X(dead_rkey) X(rkey_rights) X(rkey_bounds) X(queue_pair_rights) X(flush_rights) X(window_rights) X(stale_window) X(unmapped_target) X(unmapped_receive) X(deregistered_under_way) X(datagram_header) X(short_receive) \
 	X(short_datagram) X(no_receive) X(no_receive_for_long) X(queue_room) X(queue_overrun) X(queue_resize) X(never_signaled) \
-	X(never_polled) X(unseen_error) X(lost_send) X(unacked_event) X(psn_mismatch) X(mtu_mismatch) X(read_depth) \
+	X(never_polled) X(unseen_error) X(lost_send) X(lost_sends) X(unacked_event) X(psn_mismatch) X(mtu_mismatch) X(read_depth) \
 	X(silent_peer) X(two_pollers) X(two_posters) X(missing_attributes) X(surplus_attribute) X(no_grh) X(no_grh_in_modify) \
 	X(gid_index) X(inline_probe) X(inline_too_long) X(too_many_entries) X(post_too_early) \
 	X(unmapped_send) \
@@ -717,6 +717,36 @@ void lost_send(bool wrong)
 	w.a.qp = NULL;
 	if (!wrong)
 		done(w.b.cq);
+	end_world(&w);
+}
+
+static void make_pair(struct world *w, struct ibv_qp **from, struct ibv_qp **to)
+{
+	*from = make_qp(w, w->a.cq, &(struct wish){ 0 }, IBV_QPT_RC);
+	*to = make_qp(w, w->a.cq, &(struct wish){ 0 }, IBV_QPT_RC);
+	to_init(*from, 0);
+	to_init(*to, 0);
+	connect_qp(w, *to, (*from)->qp_num, &(struct wish){ 0 }, false);
+	connect_qp(w, *from, (*to)->qp_num, &(struct wish){ 0 }, true);
+}
+
+/* However many sends are lost, one that only waits for its acknowledgement is not. */
+void lost_sends(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	struct ibv_qp *from, *to;
+	for (int i = 0; i < 5; i++) {
+		make_pair(&w, &from, &to);
+		MUST(wrong || !post_receive(to, (uintptr_t)w.b.buffer, 64, w.b.mr->lkey));
+		MUST(!post(from, request(&w.a, IBV_WR_SEND, 64, NULL)));
+		for (int k = 0; k < 2 && !wrong; k++)
+			done(w.a.cq);
+		MUST(!ibv_destroy_qp(from) && !ibv_destroy_qp(to));
+	}
+	make_pair(&w, &from, &to);
+	MUST(!post_receive(to, (uintptr_t)w.b.buffer, 64, w.b.mr->lkey));
+	MUST(!post(from, request(&w.a, IBV_WR_SEND, 64, NULL)));
+	MUST(!ibv_destroy_qp(from) && !ibv_destroy_qp(to));
 	end_world(&w);
 }
 
