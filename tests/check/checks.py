@@ -143,9 +143,11 @@ EXPECTED = {
     ),
     "never_polled": (
         "unpolled",
-        r"the send queue is full again, and its completion queue has never been polled",
+        r"the send queue has been full for a second, and its completion queue has never been polled",
         "ibv_poll_cq",
     ),
+    "polled_late": None,
+    "flushed_posts": None,
     "unseen_error": (
         "unpolled",
         r"has not seen that its send wr_id 0x7 failed with IBV_WC_RNR_RETRY_EXC_ERR",

@@ -18,7 +18,7 @@
 	X(send_buffer) X(send_buffer_wr) X(read_then_send) X(dead_lkey) X(never_a_key) X(wrong_domain) X(not_writable) X(out_of_bounds) \
 	X(window_as_lkey) X(dead_rkey) X(rkey_rights) X(rkey_bounds) X(queue_pair_rights) X(flush_rights) X(window_rights) X(stale_window) X(unmapped_target) X(unmapped_receive) X(deregistered_under_way) X(datagram_header) X(short_receive) \
 	X(short_datagram) X(no_receive) X(no_receive_for_long) X(queue_room) X(queue_overrun) X(queue_resize) X(never_signaled) \
-	X(never_polled) X(unseen_error) X(lost_send) X(lost_sends) X(unacked_event) X(psn_mismatch) X(mtu_mismatch) X(read_depth) \
+	X(never_polled) X(unseen_error) X(lost_send) X(lost_sends) X(polled_late) X(flushed_posts) X(unacked_event) X(psn_mismatch) X(mtu_mismatch) X(read_depth) \
 	X(silent_peer) X(two_pollers) X(two_posters) X(missing_attributes) X(surplus_attribute) X(no_grh) X(no_grh_in_modify) \
 	X(gid_index) X(inline_probe) X(inline_too_long) X(too_many_entries) X(post_too_early) \
 	X(unmapped_send) \
@@ -676,7 +676,7 @@ void never_signaled(bool wrong)
 void never_polled(bool wrong)
 {
 	struct world w = make_world((struct wish){ 0 });
-	int full = 0, enough = wrong ? 50 : 3;
+	int full = 0, enough = wrong ? 75 : 3;
 	for (int i = 0; i < 100 && full < enough; i++) {
 		if (!post(w.a.qp, request(&w.a, IBV_WR_RDMA_WRITE, 8, &w.b)))
 			continue;
@@ -686,6 +686,43 @@ void never_polled(bool wrong)
 		sleep_ms(20);
 	}
 	MUST(full == enough);
+	end_world(&w);
+}
+
+/* Who posts may find the queue full, and again, before who polls has had a turn. Both ways are right. */
+void polled_late(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	struct ibv_cq *cq;
+	void *context;
+	int posted = 0;
+	MUST(!ibv_req_notify_cq(w.a.cq, 0));
+	while (!post(w.a.qp, request(&w.a, IBV_WR_RDMA_WRITE, 8, &w.b)))
+		posted++;
+	MUST(!ibv_get_cq_event(w.channel, &cq, &context));
+	ibv_ack_cq_events(cq, 1);
+	for (int i = 0; i < 3; i++)
+		MUST(post(w.a.qp, request(&w.a, IBV_WR_RDMA_WRITE, 8, &w.b)));
+	while (posted--)
+		done(w.a.cq);
+	end_world(&w);
+}
+
+/* In the error state each request has a completion, signaled or not. Both ways are right. */
+void flushed_posts(bool wrong)
+{
+	struct world w = make_world((struct wish){ .unsignaled = true });
+	struct ibv_qp_attr a = { .qp_state = IBV_QPS_ERR };
+	struct ibv_send_wr *wr = request(&w.a, IBV_WR_RDMA_WRITE, 8, &w.b);
+	int posted = 0;
+	wr->send_flags = IBV_SEND_SIGNALED;
+	MUST(!post(w.a.qp, wr));
+	done(w.a.cq);
+	MUST(!ibv_modify_qp(w.a.qp, &a, IBV_QP_STATE));
+	while (!post(w.a.qp, request(&w.a, IBV_WR_SEND, 8, NULL)))
+		posted++;
+	while (posted--)
+		MUST(next(w.a.cq).status == IBV_WC_WR_FLUSH_ERR);
 	end_world(&w);
 }
 
