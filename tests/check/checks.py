@@ -148,6 +148,7 @@ EXPECTED = {
     ),
     "polled_late": None,
     "flushed_posts": None,
+    "flushed_before": None,
     "unseen_error": (
         "unpolled",
         r"has not seen that its send wr_id 0x7 failed with IBV_WC_RNR_RETRY_EXC_ERR",
@@ -288,7 +289,7 @@ ON_THE_WIRE = (
     "unseen_error",
 )
 # There is an error, but it is seen: which check is silent then.
-SEEN = {"unseen_error": "unpolled", "unacked_cq_event": "unacked-event"}
+SEEN = {"unseen_error": "unpolled", "unacked_cq_event": "unacked-event", "flushed_before": "lkey"}
 # One side makes these mistakes, and the other has nothing to say.
 ALONE = ("unmapped_send",)
 # However often they are met, they are one finding.

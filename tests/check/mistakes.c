@@ -18,7 +18,7 @@
 	X(send_buffer) X(send_buffer_wr) X(read_then_send) X(dead_lkey) X(never_a_key) X(wrong_domain) X(not_writable) X(out_of_bounds) \
 	X(window_as_lkey) X(dead_rkey) X(rkey_rights) X(rkey_bounds) X(queue_pair_rights) X(flush_rights) X(window_rights) X(stale_window) X(unmapped_target) X(unmapped_receive) X(deregistered_under_way) X(datagram_header) X(short_receive) \
 	X(short_datagram) X(no_receive) X(no_receive_for_long) X(queue_room) X(queue_overrun) X(queue_resize) X(never_signaled) \
-	X(never_polled) X(unseen_error) X(lost_send) X(lost_sends) X(polled_late) X(flushed_posts) X(unacked_event) X(psn_mismatch) X(mtu_mismatch) X(read_depth) \
+	X(never_polled) X(unseen_error) X(lost_send) X(lost_sends) X(polled_late) X(flushed_posts) X(flushed_before) X(unacked_event) X(psn_mismatch) X(mtu_mismatch) X(read_depth) \
 	X(silent_peer) X(two_pollers) X(two_posters) X(missing_attributes) X(surplus_attribute) X(no_grh) X(no_grh_in_modify) \
 	X(gid_index) X(inline_probe) X(inline_too_long) X(too_many_entries) X(post_too_early) \
 	X(unmapped_send) \
@@ -491,6 +491,40 @@ static void send_one(struct ibv_qp *qp, struct ibv_send_wr *wr, bool arrives)
 	MUST(!post(qp, wr));
 	for (int i = 0; i < 1 + arrives; i++)
 		done(qp->send_cq);
+}
+
+/*
+ * What was flushed in the send queue error state is over, and its region may go. The queue pair comes to that
+ * state by an address handle of another protection domain. Both ways are right.
+ */
+void flushed_before(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	struct ibv_pd *pd = ibv_alloc_pd(w.ctx), *usual = w.pd;
+	struct ibv_cq *cq = ibv_create_cq(w.ctx, 8, NULL, NULL, 0);
+	struct ibv_qp *qp = make_qp(&w, cq, &(struct wish){ 0 }, IBV_QPT_UD);
+	struct ibv_mr *mr = ibv_reg_mr(w.pd, w.a.buffer, 64, 0);
+	struct ibv_qp_attr a = { .qp_state = IBV_QPS_RTS };
+	to_rts_ud(qp);
+	struct ibv_ah *ah = own_address(&w);
+	w.pd = pd;
+	struct ibv_ah *foreign = own_address(&w);
+	w.pd = usual;
+	struct ibv_send_wr *wr = request(&w.a, IBV_WR_SEND, 8, NULL);
+	wr->wr.ud.ah = foreign;
+	wr->wr.ud.remote_qpn = qp->qp_num;
+	wr->wr.ud.remote_qkey = 5;
+	MUST(!post(qp, wr) && next(cq).status == IBV_WC_LOC_QP_OP_ERR);
+	wr->wr.ud.ah = ah;
+	wr->sg_list->lkey = mr->lkey;
+	MUST(!post(qp, wr) && next(cq).status == IBV_WC_WR_FLUSH_ERR);
+	MUST(!ibv_dereg_mr(mr) && !ibv_modify_qp(qp, &a, IBV_QP_STATE));
+	wr->sg_list->lkey = w.a.mr->lkey;
+	MUST(!post_receive(qp, (uintptr_t)w.b.buffer, 64, w.b.mr->lkey));
+	send_one(qp, wr, true);
+	MUST(!ibv_destroy_ah(ah) && !ibv_destroy_ah(foreign) && !ibv_destroy_qp(qp) && !ibv_destroy_cq(cq));
+	MUST(!ibv_dealloc_pd(pd));
+	end_world(&w);
 }
 
 /*
