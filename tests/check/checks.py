@@ -250,6 +250,9 @@ EXPECTED = {
         "try_rtr",
     ),
     "inline_probe": None,
+    "dmabuf_probe": None,
+    "full_tag_list": None,
+    "lost_part": None,
     "inline_too_long": ("call", r"more inline data than the queue pair's max_inline_data", "ibv_post_send"),
     "too_many_entries": ("call", r"num_sge is beyond the queue pair's max_send_sge", "ibv_post_send"),
     "too_many_shared_entries": (
@@ -290,6 +293,8 @@ ON_THE_WIRE = (
 )
 # There is an error, but it is seen: which check is silent then.
 SEEN = {"unseen_error": "unpolled", "unacked_cq_event": "unacked-event", "flushed_before": "lkey"}
+# What goes wrong on purpose.
+FAULTS = {"lost_part": "drop #2 of send"}
 # One side makes these mistakes, and the other has nothing to say.
 ALONE = ("unmapped_send",)
 # However often they are met, they are one finding.
@@ -306,13 +311,15 @@ def report(name, problem):
         print("".join(f"# {line}\n" for line in problem.splitlines()), end="", flush=True)
 
 
-def run(argv, setting=None, wire=False, debug=False):
+def run(argv, setting=None, wire=False, debug=False, faults=""):
     """The exit status and what was said on standard error."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("VERBATIM_")}
     if setting is not None:
         env["VERBATIM_CHECK"] = setting
     if wire:
         env["VERBATIM_LOCAL"] = "off"
+    if faults:
+        env["VERBATIM_FAULTS"] = faults
     if debug:
         env["VERBATIM_DEBUG"] = "1"
     done = subprocess.run(
@@ -424,7 +431,8 @@ def main():
         if EXPECTED[name]:
             test_mistake(name, EXPECTED[name])
         setting = SEEN.get(name, "1")
-        report(f"{name}: silent where it is not made", silence(*run([MISTAKES, name, "right"], setting)))
+        said = run([MISTAKES, name, "right"], setting, faults=FAULTS.get(name))
+        report(f"{name}: silent where it is not made", silence(*said))
         if name in ON_THE_WIRE:
             test_on_the_wire(name, EXPECTED[name], setting)
         if name in REFUSED:

@@ -4,6 +4,7 @@
  * `mistakes NAME right` does the same without it. The functions are global so that traces have their names
  * whatever the system has. What is expected to be said: checks.py.
  */
+#include <errno.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <sched.h>
@@ -20,7 +21,7 @@
 	X(short_datagram) X(no_receive) X(no_receive_for_long) X(queue_room) X(queue_overrun) X(queue_resize) X(never_signaled) \
 	X(never_polled) X(unseen_error) X(lost_send) X(lost_sends) X(polled_late) X(flushed_posts) X(flushed_before) X(unacked_event) X(psn_mismatch) X(mtu_mismatch) X(read_depth) \
 	X(silent_peer) X(two_pollers) X(two_posters) X(missing_attributes) X(surplus_attribute) X(no_grh) X(no_grh_in_modify) \
-	X(gid_index) X(inline_probe) X(inline_too_long) X(too_many_entries) X(post_too_early) \
+	X(gid_index) X(inline_probe) X(dmabuf_probe) X(full_tag_list) X(lost_part) X(inline_too_long) X(too_many_entries) X(post_too_early) \
 	X(unmapped_send) \
 	X(no_read_depth) \
 	X(wrong_number) \
@@ -572,9 +573,8 @@ static void send_datagrams(uint32_t qkey, bool has_receives)
 void other_qkey(bool wrong) { send_datagrams(wrong ? 6 : 5, true); }
 void datagram_without_receive(bool wrong) { send_datagrams(5, !wrong); }
 
-static struct ibv_qp *make_uc(struct world *w)
+static void to_rts_uc(struct world *w, struct ibv_qp *qp)
 {
-	struct ibv_qp *qp = make_qp(w, w->a.cq, &(struct wish){ 0 }, IBV_QPT_UC);
 	struct ibv_qp_attr a = { .qp_state = IBV_QPS_RTR,
 				 .path_mtu = IBV_MTU_1024,
 				 .dest_qp_num = qp->qp_num,
@@ -585,7 +585,47 @@ static struct ibv_qp *make_uc(struct world *w)
 			    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN));
 	a.qp_state = IBV_QPS_RTS;
 	MUST(!ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_SQ_PSN));
+}
+
+static struct ibv_qp *make_uc(struct world *w)
+{
+	struct ibv_qp *qp = make_qp(w, w->a.cq, &(struct wish){ 0 }, IBV_QPT_UC);
+	to_rts_uc(w, qp);
 	return qp;
+}
+
+/*
+ * A message that loses a packet on its way costs a receive of a shared queue, and is nobody's mistake. The
+ * packet is lost on purpose (checks.py). Both ways are right.
+ */
+void lost_part(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	struct ibv_srq_init_attr shared = { .attr = { .max_wr = 4, .max_sge = 1 } };
+	struct ibv_srq *srq = ibv_create_srq(w.pd, &shared);
+	struct ibv_qp_init_attr init = { .send_cq = w.a.cq,
+					 .recv_cq = w.b.cq,
+					 .srq = srq,
+					 .qp_type = IBV_QPT_UC,
+					 .sq_sig_all = 1,
+					 .cap = { .max_send_wr = 4, .max_send_sge = 1 } };
+	struct ibv_qp *qp = ibv_create_qp(w.pd, &init);
+	struct ibv_sge sge = { .addr = (uintptr_t)w.b.buffer,
+			       .length = BUFFER_BYTES,
+			       .lkey = w.b.mr->lkey };
+	struct ibv_recv_wr *bad, wr = { .sg_list = &sge, .num_sge = 1 };
+	MUST(srq && qp);
+	to_rts_uc(&w, qp);
+	for (int i = 0; i < 2; i++)
+		MUST(!ibv_post_srq_recv(srq, &wr, &bad));
+	MUST(!post(qp, request(&w.a, IBV_WR_SEND, 3000, NULL)));
+	MUST(!post(qp, request(&w.a, IBV_WR_SEND, 16, NULL)));
+	done(w.a.cq);
+	done(w.a.cq);
+	MUST(next(w.b.cq).status == IBV_WC_REM_INV_REQ_ERR);
+	done(w.b.cq);
+	MUST(!ibv_destroy_qp(qp) && !ibv_destroy_srq(srq));
+	end_world(&w);
 }
 
 /* A message that is too long leaves the receive to the next. */
@@ -1165,6 +1205,35 @@ void inline_probe(bool wrong)
 			 .max_inline_data = 1 << 20 },
 	};
 	MUST(!wrong && !ibv_create_qp(w.pd, &init));
+	end_world(&w);
+}
+
+/* Nothing tells whether there are regions of dma-bufs: programs try, with a descriptor that is none. */
+void dmabuf_probe(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	for (size_t bytes = 0; bytes <= BUFFER_BYTES; bytes += BUFFER_BYTES)
+		MUST(!ibv_reg_dmabuf_mr(w.pd, 0, bytes, 0, -1, IBV_ACCESS_LOCAL_WRITE) && errno == EBADF);
+	end_world(&w);
+}
+
+/* Tags are added until the list is full. */
+void full_tag_list(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	struct ibv_srq_init_attr_ex init = {
+		.attr = { .max_wr = 4, .max_sge = 1 },
+		.srq_type = IBV_SRQT_TM,
+		.pd = w.pd,
+		.cq = w.a.cq,
+		.tm_cap = { .max_num_tags = 1, .max_ops = 8 },
+		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_CQ |
+			     IBV_SRQ_INIT_ATTR_TM,
+	};
+	struct ibv_ops_wr *bad, wr = { .opcode = IBV_WR_TAG_ADD };
+	struct ibv_srq *srq = ibv_create_srq_ex(w.ctx, &init);
+	MUST(srq && !ibv_post_srq_ops(srq, &wr, &bad) && ibv_post_srq_ops(srq, &wr, &bad) == ENOMEM);
+	MUST(!ibv_destroy_srq(srq));
 	end_world(&w);
 }
 
