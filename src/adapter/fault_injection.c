@@ -137,12 +137,20 @@ static void raise_event(const struct vb_fault_rule *r)
 		atomic_store(&is_dead, true);
 }
 
+/* A further freeze does not end an earlier one. */
+static void freeze_until(uint64_t end_ns)
+{
+	uint64_t until = atomic_load(&frozen_until);
+	while (until < end_ns && !atomic_compare_exchange_weak(&frozen_until, &until, end_ns))
+		;
+}
+
 static void act(const struct vb_fault_rule *r)
 {
 	struct action *a = &actions[r - plan.rules];
 	switch ((enum vb_fault_kind)r->kind) {
 	case VB_FAULT_FREEZE:
-		atomic_store(&frozen_until, vb_now_ns() + r->time_ns);
+		freeze_until(vb_now_ns() + r->time_ns);
 		break;
 	case VB_FAULT_LINK:
 		vb_device_cut(r->device, true);

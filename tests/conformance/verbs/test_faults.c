@@ -143,9 +143,16 @@ static void complete__by_extended_polls(void **state)
 	assert_errno(0, ibv_destroy_cq(ibv_cq_ex_to_cq(ex)));
 }
 
-static void complete__sends_of_datagrams_stop(void **state)
+/* A queue pair that can send, and how to send it a datagram of its own. */
+struct ud {
+	struct ibv_qp *qp;
+	struct ibv_ah *ah;
+	struct ibv_sge sge;
+	struct ibv_send_wr wr;
+};
+
+static void make_ud(struct world *w, struct ud *u)
 {
-	struct world *w = *state;
 	struct ibv_qp_init_attr init = qp_attr(w);
 	struct ibv_ah_attr to = connect_attr(w, 0).ah_attr;
 	struct ibv_qp_attr attr = { .port_num = 1, .qkey = 5 };
@@ -154,18 +161,40 @@ static void complete__sends_of_datagrams_stop(void **state)
 				     [IBV_QPS_RTR] = IBV_QP_STATE,
 				     [IBV_QPS_RTS] = IBV_QP_STATE | IBV_QP_SQ_PSN };
 	init.qp_type = IBV_QPT_UD;
-	struct ibv_qp *qp = ibv_create_qp(w->pd, &init);
+	assert_non_null(u->qp = ibv_create_qp(w->pd, &init));
 	for (attr.qp_state = IBV_QPS_INIT; attr.qp_state <= IBV_QPS_RTS; attr.qp_state++)
-		assert_errno(0, ibv_modify_qp(qp, &attr, masks[attr.qp_state]));
-	struct ibv_ah *ah = ibv_create_ah(w->pd, &to);
-	struct ibv_sge sge = sge_at(w, 0, 16);
-	struct ibv_send_wr wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND,
-				  .wr.ud = { .ah = ah, .remote_qpn = qp->qp_num, .remote_qkey = 5 } }, *bad;
-	assert_errno(0, ibv_post_send(qp, &wr, &bad));
+		assert_errno(0, ibv_modify_qp(u->qp, &attr, masks[attr.qp_state]));
+	assert_non_null(u->ah = ibv_create_ah(w->pd, &to));
+	u->sge = sge_at(w, 0, 16);
+	u->wr = (struct ibv_send_wr){
+		.sg_list = &u->sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_SEND,
+		.wr.ud = { .ah = u->ah, .remote_qpn = u->qp->qp_num, .remote_qkey = 5 },
+	};
+}
+
+static void end_ud(struct ud *u)
+{
+	assert_errno(0, ibv_destroy_ah(u->ah));
+	assert_errno(0, ibv_destroy_qp(u->qp));
+}
+
+static void send_datagram(struct ud *u)
+{
+	struct ibv_send_wr *bad;
+	assert_errno(0, ibv_post_send(u->qp, &u->wr, &bad));
+}
+
+static void complete__sends_of_datagrams_stop(void **state)
+{
+	struct world *w = *state;
+	struct ud u;
+	make_ud(w, &u);
+	send_datagram(&u);
 	assert_int_equal(next_wc(w->cq).status, IBV_WC_LOC_QP_OP_ERR);
-	assert_int_equal(state_of(qp), IBV_QPS_SQE);
-	assert_errno(0, ibv_destroy_ah(ah));
-	assert_errno(0, ibv_destroy_qp(qp));
+	assert_int_equal(state_of(u.qp), IBV_QPS_SQE);
+	end_ud(&u);
 }
 
 /* ---- receives ---- */
@@ -341,6 +370,66 @@ static void packets__are_repaired(void **state)
 	disconnected(&x);
 }
 
+static void nothing_arrives(struct world *w, unsigned ms)
+{
+	struct ibv_wc wc;
+	for (; ms; ms--) {
+		if (ibv_poll_cq(w->cq, 1, &wc))
+			assert_int_not_equal(wc.status, IBV_WC_SUCCESS);
+		usleep(1000);
+	}
+}
+
+/* Both copies of a doubled packet, and a freeze that is shorter does not end the one that is longer. */
+static void freeze__holds_all(void **state)
+{
+	struct world *w = *state;
+	struct wire x = connected(w, NULL);
+	struct ibv_device_attr attr;
+	assert_errno(0, ibv_query_device(w->ctx, &attr));
+	assert_int_equal(port_state(w->ctx), IBV_PORT_ACTIVE);
+	assert_errno(0, post_recv(w, x.b, 1));
+	assert_errno(0, post_send(w, x.a, 1, 0));
+	nothing_arrives(w, 200);
+	disconnected(&x);
+}
+
+/* What an earlier freeze has held back. */
+static void freeze__goes_on(void **state)
+{
+	struct world *w = *state;
+	struct ibv_device_attr attr;
+	struct ibv_wc wc;
+	struct ud u;
+	make_ud(w, &u);
+	assert_errno(0, post_recv(w, u.qp, 1));
+	assert_errno(0, ibv_query_device(w->ctx, &attr));
+	send_datagram(&u);
+	assert_int_equal(port_state(w->ctx), IBV_PORT_ACTIVE);
+	drain(w->cq, 1); /* sent */
+	if (!ibv_poll_cq(w->cq, 1, &wc)) /* else this process was not given the time */
+		nothing_arrives(w, 2500);
+	end_ud(&u);
+}
+
+static void freeze__loses_what_is_too_much(void **state)
+{
+	enum { MANY = 17000 }; /* are not held back */
+	struct world *w = *state;
+	struct ibv_device_attr attr;
+	struct ud u;
+	make_ud(w, &u);
+	for (uint64_t i = 0; i < DEPTH; i++)
+		assert_errno(0, post_recv(w, u.qp, i));
+	assert_errno(0, ibv_query_device(w->ctx, &attr));
+	for (unsigned i = 0; i < MANY; i++) {
+		send_datagram(&u);
+		assert_int_equal(next_wc(w->cq).opcode, IBV_WC_SEND);
+	}
+	nothing_arrives(w, 20);
+	end_ud(&u);
+}
+
 static void peer__vanishes(void **state)
 {
 	struct world *w = *state;
@@ -378,6 +467,9 @@ static const struct {
 	CASE(device__fails, "event DEVICE_FATAL at ibv_post_send"),
 	CASE(packets__are_repaired, "seed=5; drop 10%; duplicate 10%; reorder 10%; corrupt 5%; delay 100us-2ms 10%; drop 5% in; "
 				    "duplicate 5% in; reorder 5% in; delay 1ms 5% in; drop 5% of ack; corrupt 1% in"),
+	CASE(freeze__holds_all, "duplicate; freeze 10min at ibv_query_device; freeze 1us at ibv_query_port"),
+	CASE(freeze__goes_on, "freeze 2s at ibv_query_device; freeze 10min at ibv_query_port"),
+	CASE(freeze__loses_what_is_too_much, "freeze 10min at ibv_query_device"),
 	CASE(peer__vanishes, "vanish at ibv_post_send #2"),
 #undef CASE
 };
