@@ -2,6 +2,7 @@
 #include "adapter/fault_injection.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,9 +92,11 @@ void vb_fault_forget_psns(uint32_t qpn)
 static _Atomic uint32_t vanished;      /* rules whose peers have gone, by their numbers from 0 on */
 static _Atomic uint64_t frozen_until;
 static atomic_bool is_dead;            /* DEVICE_FATAL */
+static pthread_mutex_t links_lock = PTHREAD_MUTEX_INITIALIZER; /* held while links follow the rules */
 static struct action {
 	struct vb_timer timer;
-	bool is_over;                  /* it waits for its end */
+	atomic_bool is_down;           /* of a link: it waits for its end, if that comes */
+	atomic_bool is_missed;         /* that its device is not there was said */
 } actions[VB_FAULT_RULES];
 
 uint64_t vb_fault_frozen_until(void) { return atomic_load(&frozen_until); }
@@ -145,16 +148,40 @@ static void freeze_until(uint64_t end_ns)
 		;
 }
 
+/* Whoever asks for it is told that it cannot be, as with an expression that cannot be read. */
+static void look_for_device(const struct vb_fault_rule *r)
+{
+	unsigned i = (unsigned)(r - plan.rules);
+	if (!*r->device || vb_device_is_there(r->device) || atomic_exchange(&actions[i].is_missed, true))
+		return;
+	vb_explain_line("fault", "%u (%.*s): there is no device %s", i + 1, (int)r->bytes, text + r->at,
+			r->device);
+}
+
+/* A link is down as long as any rule says so. */
+static void cut_links(void)
+{
+	const char *names[VB_FAULT_RULES];
+	unsigned n = 0;
+	pthread_mutex_lock(&links_lock);
+	for (unsigned i = 0; i < plan.count; i++)
+		if (atomic_load(&actions[i].is_down))
+			names[n++] = plan.rules[i].device;
+	vb_device_cut(names, n);
+	pthread_mutex_unlock(&links_lock);
+}
+
 static void act(const struct vb_fault_rule *r)
 {
 	struct action *a = &actions[r - plan.rules];
+	look_for_device(r);
 	switch ((enum vb_fault_kind)r->kind) {
 	case VB_FAULT_FREEZE:
 		freeze_until(vb_now_ns() + r->time_ns);
 		break;
 	case VB_FAULT_LINK:
-		vb_device_cut(r->device, true);
-		a->is_over = true;
+		atomic_store(&a->is_down, true);
+		cut_links();
 		if (r->time_ns != VB_FAULT_FOREVER)
 			vb_timer_set(&a->timer, vb_now_ns() + r->time_ns);
 		break;
@@ -186,16 +213,16 @@ static void start(const struct vb_fault_rule *r)
 	act(r);
 }
 
+/* The rule's time has come, or its end. What calls trigger has only an end. */
 static void timer_fired(struct vb_timer *timer, uint64_t now_ns)
 {
 	struct action *a = timer->arg;
 	struct vb_fault_rule *r = &plan.rules[a - actions];
-	if (a->is_over) {
+	if (atomic_exchange(&a->is_down, false)) {
 		vb_explain("fault", "%u (%.*s) is over", (unsigned)(a - actions) + 1, (int)r->bytes,
 			   text + r->at);
-		a->is_over = false;
-		vb_device_cut(r->device, false);
-	} else {
+		cut_links();
+	} else if (!r->verb) {
 		start(r);
 	}
 }
@@ -350,6 +377,7 @@ static void apply_plan(void)
 static void forget(void)
 {
 	vb_lock_init(&lock);
+	pthread_mutex_init(&links_lock, NULL);
 	if (state)
 		memset(state, 0, sizeof(*state));
 	atomic_store(&began_ns, 0);

@@ -336,6 +336,18 @@ static void link__goes_and_comes(void **state)
 	assert_int_equal(port_state(w->ctx), IBV_PORT_ACTIVE);
 }
 
+static void link__is_down_as_long_as_a_rule_says_so(void **state)
+{
+	struct world *w = *state;
+	struct ibv_device_attr attr;
+	assert_errno(0, ibv_query_device(w->ctx, &attr));
+	assert_int_equal(next_event(w->ctx), IBV_EVENT_PORT_ERR);
+	for (unsigned ms = 0; ms < 300; ms++) {
+		assert_int_equal(port_state(w->ctx), IBV_PORT_DOWN);
+		usleep(1000);
+	}
+}
+
 static void device__fails(void **state)
 {
 	struct world *w = *state;
@@ -464,6 +476,8 @@ static const struct {
 	CASE(rnr__needs_no_poll, "rnr qp=1 for 10ms; rnr qp=2 for 10min"),
 	CASE(rnr__of_shared_queues, "rnr #2 for 20ms; rnr #3"),
 	CASE(link__goes_and_comes, "link down for 300ms device=vb_lo at ibv_query_device"),
+	CASE(link__is_down_as_long_as_a_rule_says_so,
+	     "link down for 50ms device=vb_lo at ibv_query_device; link down at ibv_query_device"),
 	CASE(device__fails, "event DEVICE_FATAL at ibv_post_send"),
 	CASE(packets__are_repaired, "seed=5; drop 10%; duplicate 10%; reorder 10%; corrupt 5%; delay 100us-2ms 10%; drop 5% in; "
 				    "duplicate 5% in; reorder 5% in; delay 1ms 5% in; drop 5% of ack; corrupt 1% in"),
