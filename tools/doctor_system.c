@@ -18,7 +18,7 @@
 #include "check/words.h"
 #include "command.h"
 #include "doctor.h"
-#include "faults/plan.h"
+#include "faults.h"
 #include "host/loop/share.h"
 
 enum { NEEDED_DESCRIPTORS = 20, ENOUGH_PEERS = 64, ENOUGH_DESCRIPTORS = 1024, LITTLE_MEMORY_MIB = 256 };
@@ -88,45 +88,60 @@ void check_other_libraries(struct finding *f)
 	}
 }
 
-/* What the libraries could not read, where the setting leads to more than words. */
-static bool is_unreadable(const char *name, char why[VB_SETTING_TEXT])
+static bool are_faults_wrong(const char *setting, char why[VB_SETTING_TEXT])
 {
 	struct vb_fault_plan plan;
 	struct vb_fault_error error;
-	const char *value = getenv(name), *path = value;
-	bool holds_faults = strcmp(name, "VERBATIM_FAULTS") == 0;
+	const char *problem;
+	char *text = faults_text(setting, &problem);
+	bool wrong = !text || vb_fault_parse(text, strlen(text), &plan, &error) != 0;
 
-	if (!value || !*value)
-		return false;
-	if (holds_faults && *value != '@') {
-		if (vb_fault_parse(value, strlen(value), &plan, &error) == 0)
-			return false;
-		snprintf(why, VB_SETTING_TEXT, "%s: at character %zu: %s; so every call fails", name,
+	if (!text)
+		snprintf(why, VB_SETTING_TEXT, "VERBATIM_FAULTS: %.150s: %s; so every call fails",
+			 setting + (*setting == '@'), problem);
+	else if (wrong)
+		snprintf(why, VB_SETTING_TEXT, "VERBATIM_FAULTS: at character %zu: %s; so every call fails",
 			 error.at + 1, error.why);
-		return true;
-	}
-	if (holds_faults)
-		path++;
-	if (access(path, R_OK) == 0)
+	free(text);
+	return wrong;
+}
+
+static bool is_unreadable(const char *name, char why[VB_SETTING_TEXT])
+{
+	const char *path = getenv(name);
+
+	if (!path || !*path || access(path, R_OK) == 0)
 		return false;
 	snprintf(why, VB_SETTING_TEXT, "%s: %.150s: %s", name, path, strerror(errno));
 	return true;
 }
 
+enum { ODD_TEXT = 2 * VB_SETTING_TEXT }; /* what is found odd of the settings */
+
+static void add_sentence(char odd[ODD_TEXT], const char *sentence)
+{
+	size_t used = strlen(odd);
+
+	snprintf(odd + used, ODD_TEXT - used, "%s%s", used ? "; " : "", sentence);
+}
+
 void check_settings(struct finding *f)
 {
-	char set[400] = "", why[VB_SETTING_TEXT], odd[VB_SETTING_TEXT] = "";
+	const char *faults = getenv("VERBATIM_FAULTS");
+	char set[400] = "", why[VB_SETTING_TEXT], odd[ODD_TEXT] = "";
 
 	for (char **e = environ; *e; e++) {
 		if (strncmp(*e, "VERBATIM_", 9) != 0)
 			continue;
 		if (vb_setting_is_unknown(*e, why))
-			strcpy(odd, why);
+			add_sentence(odd, why);
 		if (strlen(set) + strlen(*e) + 2 < sizeof(set))
 			snprintf(set + strlen(set), sizeof(set) - strlen(set), "%s%s", set[0] ? " " : "", *e);
 	}
-	if (is_unreadable("VERBATIM_FAULTS", why) || is_unreadable("VERBATIM_SOCKETS_CONFIG", why))
-		strcpy(odd, why);
+	if (faults && *faults && are_faults_wrong(faults, why))
+		add_sentence(odd, why);
+	if (is_unreadable("VERBATIM_SOCKETS_CONFIG", why))
+		add_sentence(odd, why);
 	found(f, "%s", set[0] ? set : "none in the environment");
 	if (!odd[0])
 		return;

@@ -480,14 +480,23 @@ def settings_that_mean_nothing():
 
 @case
 def settings_that_cannot_be_read():
+    wrong = os.path.join(LOGS, "wrong.faults")
+    with open(wrong, "w", encoding="utf-8") as file:
+        file.write("drop 1%\ndroop\n")
     for setting in (
         "VERBATIM_FAULTS=droop",
         "VERBATIM_FAULTS=@/nonexistent",
+        f"VERBATIM_FAULTS=@{wrong}",
         "VERBATIM_SOCKETS_CONFIG=/nonexistent",
     ):
         name, value = setting.split("=")
         finding = doctor(env={name: value})["settings"]
         expect((finding["status"], name in finding["means"]), ("note", True), f"{setting}: {finding}")
+    finding = doctor(
+        env={"VERBATIM_LOKAL": "off", "VERBATIM_COPY": "fast", "VERBATIM_FAULTS": "droop"}
+    )["settings"]
+    for name in ("VERBATIM_LOKAL", "VERBATIM_COPY", "VERBATIM_FAULTS"):
+        expect(name in finding["means"], True, f"{name}, among others: {finding}")
 
 
 @case
