@@ -347,6 +347,16 @@ def interfaces_have_an_mtu():
 
 
 @case
+def addresses_have_labels():
+    if os.environ[harness.ISOLATED_BY] == "no":
+        return "no network of its own"
+    label = 'ip link set lo mtu 4200 up && ip addr add 10.9.8.7/32 dev lo label lo:1 && exec "$@"'
+    found = doctor(prefix=("unshare", "--net", "sh", "-c", label, "sh"))["interfaces"]
+    expect(found["found"], "vb_lo (MTU 4200, path MTU 4096)", "devices are interfaces")
+    return ""
+
+
+@case
 def limits():
     def few():
         resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
