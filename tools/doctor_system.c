@@ -302,19 +302,28 @@ void check_memory_limit(struct finding *f)
 enum program_kind {
 	PROGRAM_DYNAMIC, /* or no ELF file, such as a script */
 	PROGRAM_STATIC,
+	PROGRAM_MUSL,    /* of another C library */
 	PROGRAM_FOREIGN, /* of other processors, or of fewer bits */
 };
 
-static bool has_loader(FILE *file, const ElfW(Ehdr) *header)
+/* The loader that a program names; "": none does it; "?": not known. */
+static void find_loader(FILE *file, const ElfW(Ehdr) *header, char loader[PATH_MAX])
 {
 	ElfW(Phdr) program;
-	bool found = false;
+	size_t n = 0;
 
+	strcpy(loader, "?");
 	if (header->e_phentsize != sizeof(program) || fseek(file, (long)header->e_phoff, SEEK_SET) != 0)
-		return true; /* not known */
-	for (unsigned i = 0; i < header->e_phnum && fread(&program, sizeof(program), 1, file) == 1; i++)
-		found |= program.p_type == PT_INTERP;
-	return found;
+		return;
+	for (unsigned i = 0; i < header->e_phnum && fread(&program, sizeof(program), 1, file) == 1; i++) {
+		if (program.p_type != PT_INTERP)
+			continue;
+		if (fseek(file, (long)program.p_offset, SEEK_SET) == 0)
+			n = fread(loader, 1, vb_min_u64(program.p_filesz, PATH_MAX - 1), file);
+		loader[n ? n : 1] = '\0';
+		return;
+	}
+	loader[0] = '\0';
 }
 
 /* The beginning of an ELF file; false: it is another. */
@@ -340,11 +349,18 @@ static enum program_kind kind_of(const char *path)
 {
 	FILE *file = fopen(path, "re");
 	ElfW(Ehdr) header;
+	char loader[PATH_MAX] = "?";
 	enum program_kind kind = PROGRAM_DYNAMIC;
 
-	if (read_header(file, &header))
-		kind = is_foreign(&header) ? PROGRAM_FOREIGN :
-		       has_loader(file, &header) ? PROGRAM_DYNAMIC : PROGRAM_STATIC;
+	if (read_header(file, &header)) {
+		find_loader(file, &header, loader);
+		if (is_foreign(&header))
+			kind = PROGRAM_FOREIGN;
+		else if (!*loader)
+			kind = PROGRAM_STATIC;
+		else if (strstr(loader, "ld-musl"))
+			kind = PROGRAM_MUSL;
+	}
 	if (file)
 		fclose(file);
 	return kind;
@@ -369,6 +385,10 @@ void check_program(struct finding *f, const char *program)
 		found(f, "%.300s is for other processors, or has other addresses than 64-bit ones", path);
 		means(f, FINDING_BAD, "it cannot load these libraries, so it does not run on verbatim");
 		mend(f, "build it for this machine");
+	} else if (kind == PROGRAM_MUSL) {
+		found(f, "%.300s is a program of musl", path);
+		means(f, FINDING_BAD, "it cannot load these libraries, so it does not run on verbatim");
+		mend(f, "build it with glibc");
 	} else if (kind == PROGRAM_STATIC) {
 		found(f, "%.300s is linked statically", path);
 		means(f, FINDING_BAD, "it has its libraries within it, so it does not run on verbatim");

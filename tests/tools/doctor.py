@@ -522,6 +522,15 @@ def programs():
         file.write(data)
     os.chmod(foreign, 0o755)
     expect("other processors" in doctor(foreign)["program"]["found"], True, "a program of another machine")
+    musl = os.path.join(LOGS, "musl")
+    with open(shutil.which("true"), "rb") as file:
+        data = file.read()
+    loader = re.search(rb"/lib\w*/ld-linux[\w.-]*\0", data)
+    if loader:
+        with open(musl, "wb") as file:
+            file.write(data.replace(loader[0], b"/lib/ld-musl-any.so.1".ljust(len(loader[0]), b"\0")))
+        os.chmod(musl, 0o755)
+        expect("of musl" in doctor(musl)["program"]["found"], True, "a program of another C library")
     static = os.path.join(LOGS, "static")
     if (
         subprocess.run(
