@@ -81,6 +81,7 @@ struct vb_checked_qp {
 	uint32_t most;            /* completions that were under way at once */
 	atomic_bool is_compared_to_peer;
 	atomic_bool is_starving;  /* the timer runs */
+	atomic_uint posted_then;  /* receives, when it was set */
 	struct vb_timer starving;
 	struct vb_qp *qp;
 	/* when a post found the queue full whose completions were never polled; 0: none has */

@@ -123,6 +123,7 @@ EXPECTED = {
         "",
     ),
     "no_receive_for_long": ("no-receive", r"has waited for a second", "ibv_post_recv", ""),
+    "receives_one_by_one": None,
     "queue_room": (
         "cq-room",
         r"5 completions are to come to a completion queue of 4 entries",

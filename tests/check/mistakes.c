@@ -20,7 +20,7 @@
 #define CASES(X) \
 	X(send_buffer) X(send_buffer_wr) X(read_then_send) X(dead_lkey) X(never_a_key) X(wrong_domain) X(not_writable) X(out_of_bounds) \
 	X(window_as_lkey) X(dead_rkey) X(rkey_rights) X(rkey_bounds) X(queue_pair_rights) X(flush_rights) X(window_rights) X(stale_window) X(unmapped_target) X(unmapped_receive) X(deregistered_under_way) X(datagram_header) X(short_receive) \
-	X(short_datagram) X(no_receive) X(no_receive_for_long) X(queue_room) X(queue_overrun) X(queue_resize) X(never_signaled) \
+	X(short_datagram) X(no_receive) X(no_receive_for_long) X(receives_one_by_one) X(queue_room) X(queue_overrun) X(queue_resize) X(never_signaled) \
 	X(never_polled) X(unseen_error) X(lost_send) X(lost_sends) X(polled_late) X(flushed_posts) X(flushed_before) X(unacked_event) X(psn_mismatch) X(mtu_mismatch) X(read_depth) \
 	X(silent_peer) X(two_pollers) X(two_posters) X(missing_attributes) X(surplus_attribute) X(no_grh) X(parents_finding) X(no_grh_in_modify) \
 	X(gid_index) X(inline_probe) X(dmabuf_probe) X(full_tag_list) X(lost_part) X(inline_too_long) X(too_many_entries) X(post_too_early) \
@@ -693,6 +693,22 @@ void no_receive_for_long(bool wrong)
 	receive(&w.b, 64);
 	done(w.a.cq);
 	done(w.b.cq);
+	end_world(&w);
+}
+
+/* Each message waits for its receive, and none of them for long. Both ways are right. */
+void receives_one_by_one(bool wrong)
+{
+	enum { MESSAGES = 150, UNDER_WAY = 8 };
+	struct world w = make_world((struct wish){ 0 });
+	for (int received = 0, posted = 0; received < MESSAGES; received++) {
+		for (; posted < MESSAGES && posted - received < UNDER_WAY; posted++)
+			MUST(!post(w.a.qp, request(&w.a, IBV_WR_SEND, 64, NULL)));
+		receive(&w.b, 64);
+		done(w.b.cq);
+		done(w.a.cq);
+		sleep_ms(10);
+	}
 	end_world(&w);
 }
 
