@@ -113,7 +113,8 @@ VB_EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, s
 	/* programs ask so whether regions of dma-bufs can be had at all: they can, says this errno */
 	if (!err && fd < 0) {
 		vb_explain_limit(call, "descriptor %d is none", fd);
-		return vb_fail_null(-EBADF);
+		err = vb_fault_call(call, 0);
+		return vb_fail_null(err ? err : -EBADF);
 	}
 	if (!err)
 		err = check_dmabuf(offset, length, iova, access);

@@ -35,6 +35,14 @@ static void calls__fail_once(void **state)
 	disconnected(&x);
 }
 
+/* By a descriptor that is none programs ask whether dma-bufs can be registered. */
+static void calls__fail_to_answer(void **state)
+{
+	struct world *w = *state;
+	assert_null_errno(EOPNOTSUPP, ibv_reg_dmabuf_mr(w->pd, 0, BUFFER, 0, -1, 0));
+	assert_null_errno(EBADF, ibv_reg_dmabuf_mr(w->pd, 0, BUFFER, 0, -1, 0));
+}
+
 static void wr_complete__fails_and_forgets(void **state)
 {
 	struct world *w = *state;
@@ -465,6 +473,7 @@ static const struct {
 #define CASE(function, expression) { #function, expression, function }
 	CASE(calls__fail_once, "fail ibv_reg_mr ENOMEM #2; fail ibv_dereg_mr EBUSY #1; fail ibv_post_recv ENOMEM #1; "
 			       "fail ibv_post_send EIO #2 qp=1; fail ibv_poll_cq EFAULT #1; fail ibv_req_notify_cq EINVAL"),
+	CASE(calls__fail_to_answer, "fail ibv_reg_dmabuf_mr EOPNOTSUPP #1"),
 	CASE(wr_complete__fails_and_forgets, "fail ibv_wr_complete EIO #1"),
 	CASE(counts__begin_anew_in_a_child, "fail ibv_alloc_pd ENOMEM #2"),
 	CASE(complete__what_is_behind_is_flushed, "complete recv LOC_PROT_ERR #2 qp=2"),
