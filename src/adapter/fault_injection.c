@@ -130,14 +130,15 @@ static void break_qps(const char *device)
 	}
 }
 
+/* Whoever hears of a failed device finds it so. */
 static void raise_event(const struct vb_fault_rule *r)
 {
-	vb_device_raise(r->device, (enum ibv_event_type)r->value);
-	if (r->value != IBV_EVENT_DEVICE_FATAL)
-		return;
-	break_qps(r->device);
-	if (!*r->device)
+	bool is_fatal = r->value == IBV_EVENT_DEVICE_FATAL;
+	if (is_fatal && !*r->device)
 		atomic_store(&is_dead, true);
+	vb_device_raise(r->device, (enum ibv_event_type)r->value);
+	if (is_fatal)
+		break_qps(r->device);
 }
 
 /* A further freeze does not end an earlier one. */
@@ -248,8 +249,9 @@ void vb_fault_begin(void)
 /* A device that has failed can only be closed and its objects destroyed. */
 static bool needs_device(const char *call)
 {
-	static const char *const words[] = { "ibv_alloc",  "ibv_create", "ibv_reg", "ibv_open",
-					     "ibv_modify", "ibv_post",	 "ibv_wr",  "ibv_query" };
+	static const char *const words[] = { "ibv_advise", "ibv_alloc", "ibv_attach", "ibv_create",
+					     "ibv_modify", "ibv_open",  "ibv_post",   "ibv_query",
+					     "ibv_reg",    "ibv_rereg", "ibv_resize", "ibv_wr" };
 	for (size_t i = 0; i < VB_ARRAY_LEN(words); i++)
 		if (strncmp(call, words[i], strlen(words[i])) == 0)
 			return true;

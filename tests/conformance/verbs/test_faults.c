@@ -366,6 +366,8 @@ static void device__fails(void **state)
 	assert_int_equal(next_event(w->ctx), IBV_EVENT_DEVICE_FATAL);
 	assert_null_errno(EIO, ibv_alloc_pd(w->ctx));
 	assert_null_errno(EIO, ibv_reg_mr(w->pd, w->buffer, 16, 0));
+	assert_rereg_errno(EIO, ibv_rereg_mr(w->mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 0));
+	assert_errno(EIO, ibv_resize_cq(w->cq, 32));
 	disconnected(&x);
 }
 
