@@ -37,18 +37,21 @@ enum {
 
 /* ---- interfaces ---- */
 
-/* Its device with both MTUs, in bytes: its own, and the path MTU that packets of the wire then have. */
-static void describe_interface(const char *name, char *text, size_t room)
+/*
+ * Its device with both MTUs, in bytes: its own, and the path MTU that packets of the wire then have. An
+ * address may have a label that begins with the interface's name, such as eth0:1.
+ */
+static void describe_interface(const char *label, char *text, size_t room)
 {
 	struct ifreq r = { 0 };
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
-	snprintf(r.ifr_name, sizeof(r.ifr_name), "%s", name);
+	snprintf(r.ifr_name, sizeof(r.ifr_name), "%.*s", (int)strcspn(label, ":"), label);
 	if (fd >= 0 && ioctl(fd, SIOCGIFMTU, &r) == 0)
-		snprintf(text, room, "vb_%s (MTU %d, path MTU %u)", name, r.ifr_mtu,
+		snprintf(text, room, "vb_%s (MTU %d, path MTU %u)", r.ifr_name, r.ifr_mtu,
 			 128u << vb_mtu_for((unsigned)r.ifr_mtu));
 	else
-		snprintf(text, room, "vb_%s (MTU unknown)", name);
+		snprintf(text, room, "vb_%s (MTU unknown)", r.ifr_name);
 	if (fd >= 0)
 		close(fd);
 }

@@ -18,7 +18,7 @@
 #include "check/words.h"
 #include "command.h"
 #include "doctor.h"
-#include "faults/plan.h"
+#include "faults.h"
 #include "host/loop/share.h"
 
 enum { NEEDED_DESCRIPTORS = 20, ENOUGH_PEERS = 64, ENOUGH_DESCRIPTORS = 1024, LITTLE_MEMORY_MIB = 256 };
@@ -88,45 +88,60 @@ void check_other_libraries(struct finding *f)
 	}
 }
 
-/* What the libraries could not read, where the setting leads to more than words. */
-static bool is_unreadable(const char *name, char why[VB_SETTING_TEXT])
+static bool are_faults_wrong(const char *setting, char why[VB_SETTING_TEXT])
 {
 	struct vb_fault_plan plan;
 	struct vb_fault_error error;
-	const char *value = getenv(name), *path = value;
-	bool holds_faults = strcmp(name, "VERBATIM_FAULTS") == 0;
+	const char *problem;
+	char *text = faults_text(setting, &problem);
+	bool wrong = !text || vb_fault_parse(text, strlen(text), &plan, &error) != 0;
 
-	if (!value || !*value)
-		return false;
-	if (holds_faults && *value != '@') {
-		if (vb_fault_parse(value, strlen(value), &plan, &error) == 0)
-			return false;
-		snprintf(why, VB_SETTING_TEXT, "%s: at character %zu: %s; so every call fails", name,
+	if (!text)
+		snprintf(why, VB_SETTING_TEXT, "VERBATIM_FAULTS: %.150s: %s; so every call fails",
+			 setting + (*setting == '@'), problem);
+	else if (wrong)
+		snprintf(why, VB_SETTING_TEXT, "VERBATIM_FAULTS: at character %zu: %s; so every call fails",
 			 error.at + 1, error.why);
-		return true;
-	}
-	if (holds_faults)
-		path++;
-	if (access(path, R_OK) == 0)
+	free(text);
+	return wrong;
+}
+
+static bool is_unreadable(const char *name, char why[VB_SETTING_TEXT])
+{
+	const char *path = getenv(name);
+
+	if (!path || !*path || access(path, R_OK) == 0)
 		return false;
 	snprintf(why, VB_SETTING_TEXT, "%s: %.150s: %s", name, path, strerror(errno));
 	return true;
 }
 
+enum { ODD_TEXT = 2 * VB_SETTING_TEXT }; /* what is found odd of the settings */
+
+static void add_sentence(char odd[ODD_TEXT], const char *sentence)
+{
+	size_t used = strlen(odd);
+
+	snprintf(odd + used, ODD_TEXT - used, "%s%s", used ? "; " : "", sentence);
+}
+
 void check_settings(struct finding *f)
 {
-	char set[400] = "", why[VB_SETTING_TEXT], odd[VB_SETTING_TEXT] = "";
+	const char *faults = getenv("VERBATIM_FAULTS");
+	char set[400] = "", why[VB_SETTING_TEXT], odd[ODD_TEXT] = "";
 
 	for (char **e = environ; *e; e++) {
 		if (strncmp(*e, "VERBATIM_", 9) != 0)
 			continue;
 		if (vb_setting_is_unknown(*e, why))
-			strcpy(odd, why);
+			add_sentence(odd, why);
 		if (strlen(set) + strlen(*e) + 2 < sizeof(set))
 			snprintf(set + strlen(set), sizeof(set) - strlen(set), "%s%s", set[0] ? " " : "", *e);
 	}
-	if (is_unreadable("VERBATIM_FAULTS", why) || is_unreadable("VERBATIM_SOCKETS_CONFIG", why))
-		strcpy(odd, why);
+	if (faults && *faults && are_faults_wrong(faults, why))
+		add_sentence(odd, why);
+	if (is_unreadable("VERBATIM_SOCKETS_CONFIG", why))
+		add_sentence(odd, why);
 	found(f, "%s", set[0] ? set : "none in the environment");
 	if (!odd[0])
 		return;
@@ -287,19 +302,28 @@ void check_memory_limit(struct finding *f)
 enum program_kind {
 	PROGRAM_DYNAMIC, /* or no ELF file, such as a script */
 	PROGRAM_STATIC,
+	PROGRAM_MUSL,    /* of another C library */
 	PROGRAM_FOREIGN, /* of other processors, or of fewer bits */
 };
 
-static bool has_loader(FILE *file, const ElfW(Ehdr) *header)
+/* The loader that a program names; "": none does it; "?": not known. */
+static void find_loader(FILE *file, const ElfW(Ehdr) *header, char loader[PATH_MAX])
 {
 	ElfW(Phdr) program;
-	bool found = false;
+	size_t n = 0;
 
+	strcpy(loader, "?");
 	if (header->e_phentsize != sizeof(program) || fseek(file, (long)header->e_phoff, SEEK_SET) != 0)
-		return true; /* not known */
-	for (unsigned i = 0; i < header->e_phnum && fread(&program, sizeof(program), 1, file) == 1; i++)
-		found |= program.p_type == PT_INTERP;
-	return found;
+		return;
+	for (unsigned i = 0; i < header->e_phnum && fread(&program, sizeof(program), 1, file) == 1; i++) {
+		if (program.p_type != PT_INTERP)
+			continue;
+		if (fseek(file, (long)program.p_offset, SEEK_SET) == 0)
+			n = fread(loader, 1, vb_min_u64(program.p_filesz, PATH_MAX - 1), file);
+		loader[n ? n : 1] = '\0';
+		return;
+	}
+	loader[0] = '\0';
 }
 
 /* The beginning of an ELF file; false: it is another. */
@@ -325,11 +349,18 @@ static enum program_kind kind_of(const char *path)
 {
 	FILE *file = fopen(path, "re");
 	ElfW(Ehdr) header;
+	char loader[PATH_MAX] = "?";
 	enum program_kind kind = PROGRAM_DYNAMIC;
 
-	if (read_header(file, &header))
-		kind = is_foreign(&header) ? PROGRAM_FOREIGN :
-		       has_loader(file, &header) ? PROGRAM_DYNAMIC : PROGRAM_STATIC;
+	if (read_header(file, &header)) {
+		find_loader(file, &header, loader);
+		if (is_foreign(&header))
+			kind = PROGRAM_FOREIGN;
+		else if (!*loader)
+			kind = PROGRAM_STATIC;
+		else if (strstr(loader, "ld-musl"))
+			kind = PROGRAM_MUSL;
+	}
 	if (file)
 		fclose(file);
 	return kind;
@@ -354,6 +385,10 @@ void check_program(struct finding *f, const char *program)
 		found(f, "%.300s is for other processors, or has other addresses than 64-bit ones", path);
 		means(f, FINDING_BAD, "it cannot load these libraries, so it does not run on verbatim");
 		mend(f, "build it for this machine");
+	} else if (kind == PROGRAM_MUSL) {
+		found(f, "%.300s is a program of musl", path);
+		means(f, FINDING_BAD, "it cannot load these libraries, so it does not run on verbatim");
+		mend(f, "build it with glibc");
 	} else if (kind == PROGRAM_STATIC) {
 		found(f, "%.300s is linked statically", path);
 		means(f, FINDING_BAD, "it has its libraries within it, so it does not run on verbatim");

@@ -91,32 +91,44 @@ static void show_mistake(const char *text, const struct vb_fault_error *error)
 	fputc('\n', stderr);
 }
 
-/* Malloc'ed; NULL after a message. */
-static char *read_file(const char *path)
+/* Malloc'ed; NULL: *why says why not. */
+static char *read_file(const char *path, const char **why)
 {
 	FILE *file = fopen(path, "re");
 	char *text = file ? calloc(1, VB_FAULT_TEXT_BYTES + 2) : NULL;
 	size_t n = text ? fread(text, 1, VB_FAULT_TEXT_BYTES + 1, file) : 0;
-	if (!text || ferror(file)) {
-		complain("%s: %s", path, strerror(errno));
-		free(text);
-		text = NULL;
-	} else if (memchr(text, 0, n)) {
-		complain("%s: no text", path);
-		free(text);
-		text = NULL;
-	}
+	bool good = text && !ferror(file);
+
+	*why = good ? "no text" : strerror(errno);
 	if (file)
 		fclose(file);
+	if (good && !memchr(text, 0, n))
+		return text;
+	free(text);
+	return NULL;
+}
+
+char *faults_text(const char *setting, const char **why)
+{
+	char *text;
+
+	if (*setting == '@')
+		return read_file(setting + 1, why);
+	text = strdup(setting);
+	*why = text ? NULL : strerror(ENOMEM);
 	return text;
 }
 
 bool check_faults(const char *setting, struct vb_fault_plan *plan, char **text)
 {
 	struct vb_fault_error error;
-	*text = *setting == '@' ? read_file(setting + 1) : strdup(setting);
-	if (!*text)
+	const char *why;
+
+	*text = faults_text(setting, &why);
+	if (!*text) {
+		complain("%s: %s", setting + (*setting == '@'), why);
 		return false;
+	}
 	if (vb_fault_parse(*text, strlen(*text), plan, &error) == 0)
 		return true;
 	show_mistake(*text, &error);

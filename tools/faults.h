@@ -5,10 +5,9 @@
 #include "command.h"
 #include "faults/plan.h"
 
-/*
- * Reads an expression, or the file that "@FILE" names. *text is malloc'ed. False after a message that shows
- * the mistake.
- */
+/* An expression, or what the file holds that "@FILE" names; malloc'ed. NULL: *why says why not. */
+char *faults_text(const char *setting, const char **why);
+/* Reads one. *text is malloc'ed. False after a message that shows the mistake. */
 bool check_faults(const char *setting, struct vb_fault_plan *plan, char **text);
 
 #endif

@@ -2,6 +2,7 @@
 #include "adapter/fault_injection.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,9 +92,11 @@ void vb_fault_forget_psns(uint32_t qpn)
 static _Atomic uint32_t vanished;      /* rules whose peers have gone, by their numbers from 0 on */
 static _Atomic uint64_t frozen_until;
 static atomic_bool is_dead;            /* DEVICE_FATAL */
+static pthread_mutex_t links_lock = PTHREAD_MUTEX_INITIALIZER; /* held while links follow the rules */
 static struct action {
 	struct vb_timer timer;
-	bool is_over;                  /* it waits for its end */
+	atomic_bool is_down;           /* of a link: it waits for its end, if that comes */
+	atomic_bool is_missed;         /* that its device is not there was said */
 } actions[VB_FAULT_RULES];
 
 uint64_t vb_fault_frozen_until(void) { return atomic_load(&frozen_until); }
@@ -127,26 +130,59 @@ static void break_qps(const char *device)
 	}
 }
 
+/* Whoever hears of a failed device finds it so. */
 static void raise_event(const struct vb_fault_rule *r)
 {
-	vb_device_raise(r->device, (enum ibv_event_type)r->value);
-	if (r->value != IBV_EVENT_DEVICE_FATAL)
-		return;
-	break_qps(r->device);
-	if (!*r->device)
+	bool is_fatal = r->value == IBV_EVENT_DEVICE_FATAL;
+	if (is_fatal && !*r->device)
 		atomic_store(&is_dead, true);
+	vb_device_raise(r->device, (enum ibv_event_type)r->value);
+	if (is_fatal)
+		break_qps(r->device);
+}
+
+/* A further freeze does not end an earlier one. */
+static void freeze_until(uint64_t end_ns)
+{
+	uint64_t until = atomic_load(&frozen_until);
+	while (until < end_ns && !atomic_compare_exchange_weak(&frozen_until, &until, end_ns))
+		;
+}
+
+/* Whoever asks for it is told that it cannot be, as with an expression that cannot be read. */
+static void look_for_device(const struct vb_fault_rule *r)
+{
+	unsigned i = (unsigned)(r - plan.rules);
+	if (!*r->device || vb_device_is_there(r->device) || atomic_exchange(&actions[i].is_missed, true))
+		return;
+	vb_explain_line("fault", "%u (%.*s): there is no device %s", i + 1, (int)r->bytes, text + r->at,
+			r->device);
+}
+
+/* A link is down as long as any rule says so. */
+static void cut_links(void)
+{
+	const char *names[VB_FAULT_RULES];
+	unsigned n = 0;
+	pthread_mutex_lock(&links_lock);
+	for (unsigned i = 0; i < plan.count; i++)
+		if (atomic_load(&actions[i].is_down))
+			names[n++] = plan.rules[i].device;
+	vb_device_cut(names, n);
+	pthread_mutex_unlock(&links_lock);
 }
 
 static void act(const struct vb_fault_rule *r)
 {
 	struct action *a = &actions[r - plan.rules];
+	look_for_device(r);
 	switch ((enum vb_fault_kind)r->kind) {
 	case VB_FAULT_FREEZE:
-		atomic_store(&frozen_until, vb_now_ns() + r->time_ns);
+		freeze_until(vb_now_ns() + r->time_ns);
 		break;
 	case VB_FAULT_LINK:
-		vb_device_cut(r->device, true);
-		a->is_over = true;
+		atomic_store(&a->is_down, true);
+		cut_links();
 		if (r->time_ns != VB_FAULT_FOREVER)
 			vb_timer_set(&a->timer, vb_now_ns() + r->time_ns);
 		break;
@@ -178,16 +214,16 @@ static void start(const struct vb_fault_rule *r)
 	act(r);
 }
 
+/* The rule's time has come, or its end. What calls trigger has only an end. */
 static void timer_fired(struct vb_timer *timer, uint64_t now_ns)
 {
 	struct action *a = timer->arg;
 	struct vb_fault_rule *r = &plan.rules[a - actions];
-	if (a->is_over) {
+	if (atomic_exchange(&a->is_down, false)) {
 		vb_explain("fault", "%u (%.*s) is over", (unsigned)(a - actions) + 1, (int)r->bytes,
 			   text + r->at);
-		a->is_over = false;
-		vb_device_cut(r->device, false);
-	} else {
+		cut_links();
+	} else if (!r->verb) {
 		start(r);
 	}
 }
@@ -213,8 +249,9 @@ void vb_fault_begin(void)
 /* A device that has failed can only be closed and its objects destroyed. */
 static bool needs_device(const char *call)
 {
-	static const char *const words[] = { "ibv_alloc",  "ibv_create", "ibv_reg", "ibv_open",
-					     "ibv_modify", "ibv_post",	 "ibv_wr",  "ibv_query" };
+	static const char *const words[] = { "ibv_advise", "ibv_alloc", "ibv_attach", "ibv_create",
+					     "ibv_modify", "ibv_open",  "ibv_post",   "ibv_query",
+					     "ibv_reg",    "ibv_rereg", "ibv_resize", "ibv_wr" };
 	for (size_t i = 0; i < VB_ARRAY_LEN(words); i++)
 		if (strncmp(call, words[i], strlen(words[i])) == 0)
 			return true;
@@ -342,6 +379,7 @@ static void apply_plan(void)
 static void forget(void)
 {
 	vb_lock_init(&lock);
+	pthread_mutex_init(&links_lock, NULL);
 	if (state)
 		memset(state, 0, sizeof(*state));
 	atomic_store(&began_ns, 0);

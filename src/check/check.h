@@ -81,9 +81,11 @@ struct vb_checked_qp {
 	uint32_t most;            /* completions that were under way at once */
 	atomic_bool is_compared_to_peer;
 	atomic_bool is_starving;  /* the timer runs */
+	atomic_uint posted_then;  /* receives, when it was set */
 	struct vb_timer starving;
 	struct vb_qp *qp;
-	atomic_uint refused;      /* posts, of a full queue whose completions were never polled */
+	/* when a post found the queue full whose completions were never polled; 0: none has */
+	_Atomic(uint64_t) full_since;
 	atomic_uint user;         /* the thread that posts now (threads.c) */
 	bool is_single_threaded;
 };

@@ -10,7 +10,7 @@
 #include "base/nanoseconds.h"
 #include "check/check.h"
 
-enum { LOOK_NS = VB_NS_PER_MS, ACKNOWLEDGED_NS = 500 * VB_NS_PER_MS };
+enum { LOOK_NS = VB_NS_PER_MS, ACKNOWLEDGED_NS = 500 * VB_NS_PER_MS, UNPOLLED_NS = VB_NS_PER_S };
 
 /* ---- asynchronous events ---- */
 
@@ -65,6 +65,7 @@ void vb_check_qp_reset(struct vb_qp *qp)
 	if (qp->sq.tail == 0)
 		c->seen = c->compared = c->signals = c->most = 0;
 	c->is_compared_to_peer = false;
+	atomic_store(&c->full_since, 0);
 	vb_unlock(&qp->sq.lock);
 }
 
@@ -100,13 +101,17 @@ static void report_lost(struct vb_qp *qp, uint32_t n)
 				qp->qpn, n, (unsigned long long)wr_id);
 }
 
-/* Sends that only wait for their acknowledgement get some time for it. */
+/*
+ * Sends that only wait for their acknowledgement get some time for it. If the process has spent too much on
+ * that already, it is not known what they wait for.
+ */
 static void check_lost(struct vb_qp *qp)
 {
 	uint32_t n = 0;
 	vb_check_release_sends(qp);
-	for (int i = 0;
-	     i < LAST_LOOKS && (n = sends_under_way(qp)) && atomic_fetch_add(&looks, 1) < MOST_LOOKS; i++) {
+	for (int i = 0; i < LAST_LOOKS && (n = sends_under_way(qp)); i++) {
+		if (atomic_fetch_add(&looks, 1) >= MOST_LOOKS)
+			return;
 		vb_progress_schedule(qp);
 		vb_sleep_ns(LOOK_NS);
 	}
@@ -291,7 +296,13 @@ static bool is_unpolled(const struct vb_cq *cq)
 	return cq->checked && !atomic_load(&cq->checked->is_polled) && cq->tail != cq->head;
 }
 
-/* A program may post until the queue is full, and then poll. */
+/* A program may post until the queue is full, and then poll, perhaps in another thread. */
+static bool is_left_unpolled(struct vb_checked_qp *c)
+{
+	uint64_t now = vb_now_ns(), since = 0;
+	return !atomic_compare_exchange_strong(&c->full_since, &since, now) && now - since >= UNPOLLED_NS;
+}
+
 void vb_check_send_refused(struct vb_qp *qp, int err)
 {
 	if (err != ENOMEM || !qp->checked)
@@ -299,23 +310,23 @@ void vb_check_send_refused(struct vb_qp *qp, int err)
 	vb_lock(&qp->sq.lock);
 	uint32_t posted = qp->sq.tail - qp->sq.own_posted - atomic_load(&qp->sq.retired);
 	bool is_full = posted >= qp->sq.max_wr && qp->checked->posted;
-	bool is_stuck = is_full && !vb_check_awaited(qp);
+	/* in the error states every request has a completion */
+	bool is_stuck = is_full && atomic_load(&qp->state) == IBV_QPS_RTS && !vb_check_awaited(qp);
 	vb_unlock(&qp->sq.lock);
 	vb_lock(&qp->send_cq->lock);
 	bool unpolled = is_full && is_unpolled(qp->send_cq);
 	vb_unlock(&qp->send_cq->lock);
-	unsigned again = atomic_fetch_add(&qp->checked->refused, unpolled);
 	if (is_stuck)
 		vb_check_report_here(VB_CHECK_UNSIGNALED, NULL,
 				     "QP 0x%06x: the send queue is full, and none of its %u requests has a "
 				     "completion to come: their places are never free again. At least one in "
 				     "max_send_wr requests must be signaled (IBV_SEND_SIGNALED), and its "
 				     "completion be polled", qp->qpn, posted);
-	else if (unpolled && again)
+	else if (unpolled && is_left_unpolled(qp->checked))
 		vb_check_report_here(VB_CHECK_UNPOLLED, NULL,
-				     "QP 0x%06x: the send queue is full again, and its completion queue has "
-				     "never been polled: the places of %u requests are free once their "
-				     "completions are polled", qp->qpn, posted);
+				     "QP 0x%06x: the send queue has been full for a second, and its "
+				     "completion queue has never been polled: the places of %u requests are free "
+				     "once their completions are polled", qp->qpn, posted);
 }
 
 void vb_check_cq_overran(struct vb_cq *cq, const struct vb_qp *qp)

@@ -55,6 +55,12 @@ static bool has_none(const struct vb_qp *qp)
 	return !vb_rq_waiting(qp->srq ? &qp->srq->rq : &qp->rq);
 }
 
+static void wait_for_receive(struct vb_checked_qp *c)
+{
+	atomic_store(&c->posted_then, posted_to(c->qp));
+	vb_timer_set(&c->starving, vb_now_ns() + LONG_NS);
+}
+
 /* If a message may wait for ever, it is a mistake only after a while. */
 void vb_check_starved(struct vb_qp *qp, uint64_t retry_ns)
 {
@@ -69,17 +75,24 @@ void vb_check_starved(struct vb_qp *qp, uint64_t retry_ns)
 			"all are used): it is tried again for %.3f ms, and fails then",
 			qp->qpn, qp->attr.dest_qp_num, posted_to(qp), (double)retry_ns / 1e6);
 	else if (!atomic_exchange(&c->is_starving, true))
-		vb_timer_set(&c->starving, vb_now_ns() + LONG_NS);
+		wait_for_receive(c);
 }
 
+/* If there were receives in between, it is another message that waits. */
 void vb_check_starving_fired(struct vb_timer *timer, uint64_t now_ns)
 {
 	struct vb_checked_qp *c = timer->arg;
 	struct vb_qp *qp = c->qp;
 	enum ibv_qp_state state = atomic_load(&qp->state);
 	const struct vb_rq *rq = qp->srq ? &qp->srq->rq : &qp->rq;
+	bool waits = (state == IBV_QPS_RTR || state == IBV_QPS_RTS) && has_none(qp) &&
+		     atomic_load(&rq->starved);
+	if (waits && posted_to(qp) != atomic_load(&c->posted_then)) {
+		wait_for_receive(c);
+		return;
+	}
 	atomic_store(&c->is_starving, false);
-	if ((state == IBV_QPS_RTR || state == IBV_QPS_RTS) && has_none(qp) && atomic_load(&rq->starved))
+	if (waits)
 		vb_check_report(
 			VB_CHECK_NO_RECEIVE, NULL, NULL, qp,
 			"QP 0x%06x: a message of QP 0x%06x has waited for a second, and no receive is "

@@ -34,6 +34,7 @@ static struct {
 	pthread_mutex_t lock;
 	uint64_t known[KEPT]; /* hashes; 0: free */
 	unsigned count;       /* of these */
+	unsigned inherited;   /* of these, which a parent has reported */
 	unsigned repeated;
 } said = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
@@ -69,27 +70,31 @@ static bool is_new_locked(uint64_t hash)
 static void print_count(void)
 {
 	char line[128];
+	unsigned count = said.count - said.inherited;
 	int n = said.repeated ?
 			snprintf(line, sizeof(line), "verbatim: checks: %u finding%s, met %u times more\n",
-				 said.count, said.count == 1 ? "" : "s", said.repeated) :
-			snprintf(line, sizeof(line), "verbatim: checks: %u finding%s\n", said.count,
-				 said.count == 1 ? "" : "s");
-	vb_say(line, n > 0 ? (size_t)n : 0);
+				 count, count == 1 ? "" : "s", said.repeated) :
+			snprintf(line, sizeof(line), "verbatim: checks: %u finding%s\n", count,
+				 count == 1 ? "" : "s");
+	if (count || said.repeated)
+		vb_say(line, n > 0 ? (size_t)n : 0);
 }
 
 /* Names are looked up by one thread at a time. */
 static pthread_mutex_t naming = PTHREAD_MUTEX_INITIALIZER;
 
-/* Threads of the parent may have held them. */
-static void forget_locks(void)
+/* Threads of the parent may have held the locks. What it has reported it counts itself. */
+static void forget(void)
 {
 	pthread_mutex_init(&said.lock, NULL);
 	pthread_mutex_init(&naming, NULL);
+	said.inherited = said.count;
+	said.repeated = 0;
 }
 
 __attribute__((constructor)) static void watch_forks(void)
 {
-	vb_host_at_fork(forget_locks);
+	vb_host_at_fork(forget);
 }
 
 static void place_text(const struct vb_trace *trace, unsigned most, char *text, size_t size)

@@ -83,10 +83,11 @@ static void note_one(struct vb_qp *qp, struct vb_checked_qp *c, uint32_t positio
 {
 	const struct vb_sqe *sqe = vb_sq_at(&qp->sq, position);
 	struct vb_posted *p = &c->posted[position & qp->sq.mask];
+	bool is_over = (int32_t)(position - qp->sq.head) < 0; /* flushed, in the send queue error state */
 	*p = (struct vb_posted){ .signals = c->signals, .at = *at };
 	if (!(sqe->flags & VB_SQE_OWN))
 		c->signals += vb_sq_signals(qp, sqe->flags);
-	if (!has_list(sqe) || sqe->status != VB_SQE_PENDING)
+	if (is_over || !has_list(sqe) || sqe->status != VB_SQE_PENDING)
 		return;
 	check_list(qp, sqe);
 	p->is_summed = !vb_wr_fetches(sqe->opcode) && sum_list(qp, sqe, &p->sum);

@@ -124,7 +124,7 @@ static void put_packets(struct line *l, const struct vb_fault_rule *r)
 	put(l, ": ");
 	put_which(l, r);
 	put(l, "%s that ", words[r->of]);
-	if (r->of == VB_FAULT_OF_CM && !r->qp)
+	if (r->of == VB_FAULT_OF_CM)
 		put(l, "the process");
 	else
 		put_qp(l, r);

@@ -176,6 +176,16 @@ static int parse_time(struct parser *p, uint64_t *ns)
 	return 0;
 }
 
+static const char no_time[] = "nothing happens in no time: more than 0 is expected here";
+
+/* The same of what lasts. */
+static int parse_duration(struct parser *p, uint64_t *ns)
+{
+	struct token t = p->token;
+	int err = parse_time(p, ns);
+	return !err && !*ns ? wrong(p, t, no_time) : err;
+}
+
 static int parse_delay(struct parser *p, struct vb_fault_rule *r)
 {
 	struct token t = p->token;
@@ -190,6 +200,8 @@ static int parse_delay(struct parser *p, struct vb_fault_rule *r)
 	}
 	if (t.bytes)
 		return wrong(p, p->token, bad_time);
+	if (!r->time_max_ns)
+		return wrong(p, p->token, no_time);
 	advance(p);
 	return 0;
 }
@@ -309,7 +321,7 @@ static int parse_need(struct parser *p, enum need need, struct vb_fault_rule *r)
 	case A_DELAY:
 		return parse_delay(p, r);
 	case A_TIME:
-		return parse_time(p, &r->time_ns);
+		return parse_duration(p, &r->time_ns);
 	case A_VERB:
 		return parse_verb(p, r);
 	case AN_ERRNO:
@@ -416,7 +428,7 @@ static int parse_after(struct parser *p, struct vb_fault_rule *r)
 static int parse_for(struct parser *p, struct vb_fault_rule *r)
 {
 	advance(p);
-	return parse_time(p, &r->time_ns);
+	return parse_duration(p, &r->time_ns);
 }
 
 static int parse_at(struct parser *p, struct vb_fault_rule *r)
@@ -518,6 +530,7 @@ static int check_rule(struct parser *p, struct vb_fault_rule *r)
 {
 	struct token whole = { r->at, r->bytes };
 	bool is_action = vb_fault_site_of(r->kind) == VB_FAULT_TRIGGER;
+	bool is_of_cm = vb_fault_site_of(r->kind) == VB_FAULT_PACKET && r->of == VB_FAULT_OF_CM;
 	if (r->qp && r->verb && !r->verb->of_qp)
 		return wrong(
 			p, whole,
@@ -531,11 +544,12 @@ static int check_rule(struct parser *p, struct vb_fault_rule *r)
 		r->how = VB_FAULT_RANGE;
 		r->first = r->last = 1;
 	}
-	if (r->of == VB_FAULT_OF_CM && r->direction == VB_FAULT_IN &&
-	    vb_fault_site_of(r->kind) == VB_FAULT_PACKET)
+	if (is_of_cm && r->direction == VB_FAULT_IN)
 		return wrong(
 			p, whole,
 			"of what comes in, 'lose' takes the connection manager's messages; 'of cm' is for what goes out");
+	if (is_of_cm && r->qp)
+		return wrong(p, whole, "the connection manager's packets are no queue pair's: without qp=");
 	return 0;
 }
 
@@ -576,7 +590,7 @@ static int parse_seed(struct parser *p, struct vb_fault_plan *plan)
 		value = p->token;
 	}
 	if (!is_number(p, value, &plan->seed))
-		return wrong(p, value, "a seed is a number: seed=7");
+		return wrong(p, value, "a seed is a number of at most 12 digits: seed=7");
 	advance(p);
 	return p->token.bytes ? wrong(p, p->token, "nothing else stands behind a seed: a ';' is missing") : 0;
 }

@@ -133,6 +133,7 @@ struct held {
 	struct vb_capture_event event;
 	bool is_overtaken;         /* or goes as soon as another one to the same queue pair has gone */
 	bool is_arrival;
+	unsigned copies;
 	uint32_t qpn;              /* where it goes */
 	struct vb_inbox_addr addr; /* an arrival's */
 	struct vb_roce_route route; /* else */
@@ -148,22 +149,29 @@ static struct vb_list queue = VB_LIST_INIT(queue);
 static unsigned nheld;
 static struct vb_timer timer = { .fire = timer_fired };
 
+static void release_one(const struct held *h)
+{
+	struct vb_inbox_msg msg = { .addr = h->addr,
+				    .payload = h->packet,
+				    .payload_bytes = h->bytes,
+				    .sender_uid = (uid_t)-1,
+				    .is_trusted = true };
+	if (h->is_arrival)
+		vb_forward(h->qpn >> VB_SLOT_SHIFT, &msg);
+	else
+		vb_roce_transmit_now(&h->route, h->packet, h->bytes, h->bytes);
+}
+
 static void release(struct held *h)
 {
 	h->event.flags |= VB_EVENT_FAULT_LATE;
 	h->event.address = vb_now_ns() - h->since_ns;
-	if (h->is_arrival) {
+	if (h->is_arrival)
 		note_effect(&h->event); /* its inbox notes it once more */
-		struct vb_inbox_msg msg = { .addr = h->addr,
-					    .payload = h->packet,
-					    .payload_bytes = h->bytes,
-					    .sender_uid = (uid_t)-1,
-					    .is_trusted = true };
-		vb_forward(h->qpn >> VB_SLOT_SHIFT, &msg);
-	} else {
-		vb_roce_transmit_now(&h->route, h->packet, h->bytes, h->bytes);
+	for (unsigned i = 0; i < h->copies; i++)
+		release_one(h);
+	if (!h->is_arrival)
 		note_effect(&h->event);
-	}
 	free(h);
 }
 
@@ -180,24 +188,34 @@ static void enqueue(struct held *h)
 	vb_timer_set(&timer, first_ns);
 }
 
-static struct held *hold(const uint8_t *packet, size_t bytes, uint32_t qpn, const struct effect *f)
+/* What becomes of a packet that no fault loses. */
+struct parting {
+	unsigned now;       /* so many of it go on at once */
+	struct held *later; /* what is held back of it, or NULL */
+	bool is_lost;       /* there is no room to hold it back */
+};
+
+/* Of a doubled packet that is late one copy is in time, unless nothing goes on now. */
+static struct parting part(const uint8_t *packet, size_t bytes, uint32_t qpn, const struct effect *f)
 {
-	uint64_t now = vb_now_ns(), due = vb_max_u64(now + f->late_ns, vb_fault_frozen_until());
+	uint64_t now = vb_now_ns(), thaw = vb_fault_frozen_until(), due = vb_max_u64(now + f->late_ns, thaw);
+	unsigned copies = 1 + f->is_doubled, late = thaw > now ? copies : 1;
 	if (!f->is_overtaken && due <= now)
-		return NULL;
+		return (struct parting){ .now = copies };
 	vb_lock(&lock);
 	bool has_room = nheld < MAX_HELD;
 	vb_unlock(&lock);
 	struct held *h = has_room ? malloc(sizeof(*h) + bytes) : NULL;
 	if (!h)
-		return NULL;
+		return (struct parting){ .now = copies - late, .is_lost = true };
 	*h = (struct held){ .due_ns = f->is_overtaken ? due + OVERTAKE_NS : due,
 			    .since_ns = now,
 			    .is_overtaken = f->is_overtaken,
+			    .copies = late,
 			    .qpn = qpn,
 			    .bytes = bytes };
 	memcpy(h->packet, packet, bytes);
-	return h;
+	return (struct parting){ .now = copies - late, .later = h };
 }
 
 /* The first that is due, or that a packet to this queue pair has overtaken; NULL: none. */
@@ -223,14 +241,17 @@ static void release_due(uint64_t now_ns, uint32_t overtaker)
 		release(h);
 }
 
+/* What was held back before a freeze waits for its end, too. */
 static void timer_fired(struct vb_timer *t, uint64_t now_ns)
 {
-	release_due(now_ns, 0);
+	uint64_t thaw = vb_fault_frozen_until();
+	if (thaw <= now_ns)
+		release_due(now_ns, 0);
 	vb_lock(&lock);
 	uint64_t next_ns = queue.next == &queue ? 0 : vb_container_of(queue.next, struct held, node)->due_ns;
 	vb_unlock(&lock);
 	if (next_ns)
-		vb_timer_set(t, next_ns);
+		vb_timer_set(t, vb_max_u64(next_ns, thaw));
 }
 
 /* ---- on the way out ---- */
@@ -262,13 +283,17 @@ static int depart(const struct vb_roce_route *route, uint8_t *bytes, size_t len)
 	if (f.is_corrupt)
 		change_a_bit(bytes, len, f.random);
 	struct vb_capture_event event = event_of(&packet, route->qpn, &f);
-	struct held *h = hold(bytes, len, packet.destination_qpn, &f);
-	for (unsigned copies = !h + f.is_doubled; copies; copies--)
+	struct parting p = part(bytes, len, packet.destination_qpn, &f);
+	for (; p.now; p.now--)
 		err = vb_roce_transmit_now(route, bytes, len, len);
-	if (h) {
-		h->route = *route;
-		h->event = event;
-		enqueue(h);
+	if (p.is_lost) {
+		vb_roce_note_loss(route, bytes, len);
+		return err;
+	}
+	if (p.later) {
+		p.later->route = *route;
+		p.later->event = event;
+		enqueue(p.later);
 		return 0;
 	}
 	note_effect(&event);
@@ -314,19 +339,24 @@ unsigned vb_roce_fault_arrives(const struct vb_inbox_msg *msg)
 		note_effect(&event);
 		return 0;
 	}
-	struct held *h = packet.destination_qpn == VB_MULTICAST_QPN ?
-				 NULL :
-				 hold(msg->payload, msg->payload_bytes, packet.destination_qpn, &f);
-	if (h) {
-		h->is_arrival = true;
-		h->addr = msg->addr;
-		h->event = event;
-		enqueue(h);
-		return f.is_doubled;
+	struct parting p = packet.destination_qpn == VB_MULTICAST_QPN ?
+				   (struct parting){ .now = 1 + f.is_doubled } :
+				   part(msg->payload, msg->payload_bytes, packet.destination_qpn, &f);
+	if (p.later) {
+		p.later->is_arrival = true;
+		p.later->addr = msg->addr;
+		p.later->event = event;
+		enqueue(p.later);
+		return p.now;
+	}
+	if (p.is_lost) {
+		event.flags |= VB_EVENT_FAULT_LOST;
+		note_effect(&event);
+		return p.now;
 	}
 	note_effect(&event);
 	release_due(0, packet.destination_qpn);
-	return 1 + f.is_doubled;
+	return p.now;
 }
 
 /* What is held is the parent's to let go. */

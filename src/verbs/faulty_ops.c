@@ -8,8 +8,9 @@
  * yet are flushed too, as a failed request would have kept them from being carried out.
  *
  * rnr: a receive that the rule matches is withheld from the adapter for its time, with all receives posted
- * behind it. So its message meets an empty queue, whichever path it comes by. In the error state withheld
- * receives are flushed as any others.
+ * behind it. So its message meets an empty queue, whichever path it comes by. To the program they are posted:
+ * they take up the queue's room, and in the error state they are flushed as any others, also if nobody polls.
+ * A timer sees to that.
  */
 #include "verbs/faulty_ops.h"
 
@@ -82,6 +83,11 @@ static struct vb_timer timer = { .fire = timer_fired };
 
 static bool is_same(struct queue a, struct queue b) { return a.qp == b.qp && a.srq == b.srq; }
 
+static const struct vb_rq *rq_of(struct queue queue)
+{
+	return queue.qp ? &vb_qp_of(queue.qp)->rq : &vb_srq_of(queue.srq)->rq;
+}
+
 static int post_below(struct queue to, struct ibv_recv_wr *wr)
 {
 	struct ibv_recv_wr *bad;
@@ -89,21 +95,35 @@ static int post_below(struct queue to, struct ibv_recv_wr *wr)
 		       below.context.ops.post_srq_recv(to.srq, wr, &bad);
 }
 
-/* The last one that is withheld from a queue, or NULL. */
-static struct withheld *last_of_locked(struct queue queue)
+/* How many are withheld from a queue; *last: the last one of them, or NULL. */
+static uint32_t find_locked(struct queue queue, const struct withheld **last)
 {
-	struct withheld *k, *last = NULL;
+	struct withheld *k;
+	uint32_t n = 0;
+	*last = NULL;
+	vb_list_for_each(k, &withheld, node) {
+		if (!is_same(k->queue, queue))
+			continue;
+		*last = k;
+		n++;
+	}
+	return n;
+}
+
+/* For the next one that is due, and soon: a queue pair may fail, and nobody poll. */
+static void set_timer_locked(void)
+{
+	enum { SOON_NS = 10000000 };
+	uint64_t next_ns = vb_now_ns() + SOON_NS;
+	struct withheld *k;
 	vb_list_for_each(k, &withheld, node)
-		if (is_same(k->queue, queue))
-			last = k;
-	return last;
+		next_ns = vb_min_u64(next_ns, k->due_ns);
+	if (!vb_list_is_empty(&withheld))
+		vb_timer_set(&timer, next_ns);
 }
 
 static int withhold_locked(struct queue queue, const struct ibv_recv_wr *wr, uint64_t due_ns)
 {
-	uint32_t most = queue.qp ? vb_qp_of(queue.qp)->cap.max_recv_sge : vb_srq_of(queue.srq)->rq.max_sge;
-	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > most)
-		return EINVAL;
 	struct withheld *k = malloc(sizeof(*k) + (size_t)wr->num_sge * sizeof(k->sge[0]));
 	if (!k)
 		return ENOMEM;
@@ -113,8 +133,7 @@ static int withhold_locked(struct queue queue, const struct ibv_recv_wr *wr, uin
 	if (wr->num_sge)
 		memcpy(k->sge, wr->sg_list, (size_t)wr->num_sge * sizeof(k->sge[0]));
 	vb_list_add_tail(&withheld, &k->node);
-	if (due_ns != VB_FAULT_FOREVER)
-		vb_timer_set(&timer, due_ns);
+	set_timer_locked();
 	return 0;
 }
 
@@ -131,17 +150,39 @@ static uint64_t due_of(struct queue queue)
 	return late_ns == VB_FAULT_FOREVER ? late_ns : late_ns ? vb_now_ns() + late_ns : 0;
 }
 
+/* Does the adapter take no receive for this queue, whatever it is? */
+static bool is_shut(struct queue queue)
+{
+	return queue.qp &&
+	       (rq_of(queue)->is_closed || atomic_load(&vb_qp_of(queue.qp)->state) == IBV_QPS_RESET);
+}
+
+/* What the adapter would answer if the withheld receives were there: 0 or an errno value. */
+static int refusal_of(struct queue queue, const struct ibv_recv_wr *wr, uint32_t kept)
+{
+	const struct vb_rq *rq = rq_of(queue);
+	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > rq->max_sge)
+		return EINVAL;
+	return atomic_load(&rq->tail) - atomic_load(&rq->polled) + kept >= rq->max_wr ? ENOMEM : 0;
+}
+
 static int post_one_locked(struct queue queue, const struct ibv_recv_wr *wr)
 {
+	const struct withheld *before;
 	struct ibv_recv_wr one = *wr;
-	const struct withheld *before = last_of_locked(queue);
+	uint32_t kept = find_locked(queue, &before);
+	one.next = NULL;
+	if (is_shut(queue))
+		return post_below(queue, &one);
+	int err = refusal_of(queue, wr, kept);
+	if (err) {
+		vb_rq_explain(rq_of(queue), queue.qp ? "ibv_post_recv" : "ibv_post_srq_recv", err);
+		return err;
+	}
 	uint64_t due_ns = due_of(queue);
 	if (before)
 		due_ns = vb_max_u64(due_ns, before->due_ns);
-	if (due_ns)
-		return withhold_locked(queue, wr, due_ns);
-	one.next = NULL;
-	return post_below(queue, &one);
+	return due_ns ? withhold_locked(queue, wr, due_ns) : post_below(queue, &one);
 }
 
 static int post_all(struct queue queue, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
@@ -189,8 +230,8 @@ static bool is_flushed(const struct withheld *k)
 }
 
 /*
- * Posts the receives whose time has come, and those of queue pairs in the error state. If the queue has no
- * room, the receive is lost.
+ * Posts the receives whose time has come, and those of queue pairs in the error state. If a shared queue has
+ * become too small for it meanwhile, the receive is lost.
  */
 static void post_due(uint64_t now_ns)
 {
@@ -203,11 +244,7 @@ static void post_due(uint64_t now_ns)
 		post_below(k->queue, &k->wr);
 		free(k);
 	}
-	uint64_t next_ns = VB_FAULT_FOREVER;
-	vb_list_for_each(k, &withheld, node)
-		next_ns = vb_min_u64(next_ns, k->due_ns);
-	if (next_ns != VB_FAULT_FOREVER)
-		vb_timer_set(&timer, next_ns);
+	set_timer_locked();
 	pthread_mutex_unlock(&lock);
 }
 

@@ -110,6 +110,12 @@ VB_EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, s
 	uint64_t into = offset % vb_page_bytes();
 	void *mapping;
 	int err = vb_refuse_inherited(pd->context, call);
+	/* programs ask so whether regions of dma-bufs can be had at all: they can, says this errno */
+	if (!err && fd < 0) {
+		vb_explain_limit(call, "descriptor %d is none", fd);
+		err = vb_fault_call(call, 0);
+		return vb_fail_null(err ? err : -EBADF);
+	}
 	if (!err)
 		err = check_dmabuf(offset, length, iova, access);
 	if (err)

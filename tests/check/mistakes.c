@@ -4,23 +4,26 @@
  * `mistakes NAME right` does the same without it. The functions are global so that traces have their names
  * whatever the system has. What is expected to be said: checks.py.
  */
+#include <errno.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "world.h"
 
 #define CASES(X) \
 	X(send_buffer) X(send_buffer_wr) X(read_then_send) X(dead_lkey) X(never_a_key) X(wrong_domain) X(not_writable) X(out_of_bounds) \
 	X(window_as_lkey) X(dead_rkey) X(rkey_rights) X(rkey_bounds) X(queue_pair_rights) X(flush_rights) X(window_rights) X(stale_window) X(unmapped_target) X(unmapped_receive) X(deregistered_under_way) X(datagram_header) X(short_receive) \
-	X(short_datagram) X(no_receive) X(no_receive_for_long) X(queue_room) X(queue_overrun) X(queue_resize) X(never_signaled) \
-	X(never_polled) X(unseen_error) X(lost_send) X(unacked_event) X(psn_mismatch) X(mtu_mismatch) X(read_depth) \
-	X(silent_peer) X(two_pollers) X(two_posters) X(missing_attributes) X(surplus_attribute) X(no_grh) X(no_grh_in_modify) \
-	X(gid_index) X(inline_probe) X(inline_too_long) X(too_many_entries) X(post_too_early) \
+	X(short_datagram) X(no_receive) X(no_receive_for_long) X(receives_one_by_one) X(queue_room) X(queue_overrun) X(queue_resize) X(never_signaled) \
+	X(never_polled) X(unseen_error) X(lost_send) X(lost_sends) X(polled_late) X(flushed_posts) X(flushed_before) X(unacked_event) X(psn_mismatch) X(mtu_mismatch) X(read_depth) \
+	X(silent_peer) X(two_pollers) X(two_posters) X(missing_attributes) X(surplus_attribute) X(no_grh) X(parents_finding) X(no_grh_in_modify) \
+	X(gid_index) X(inline_probe) X(dmabuf_probe) X(full_tag_list) X(lost_part) X(inline_too_long) X(too_many_entries) X(post_too_early) \
 	X(unmapped_send) \
 	X(no_read_depth) \
 	X(wrong_number) \
@@ -494,6 +497,40 @@ static void send_one(struct ibv_qp *qp, struct ibv_send_wr *wr, bool arrives)
 }
 
 /*
+ * What was flushed in the send queue error state is over, and its region may go. The queue pair comes to that
+ * state by an address handle of another protection domain. Both ways are right.
+ */
+void flushed_before(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	struct ibv_pd *pd = ibv_alloc_pd(w.ctx), *usual = w.pd;
+	struct ibv_cq *cq = ibv_create_cq(w.ctx, 8, NULL, NULL, 0);
+	struct ibv_qp *qp = make_qp(&w, cq, &(struct wish){ 0 }, IBV_QPT_UD);
+	struct ibv_mr *mr = ibv_reg_mr(w.pd, w.a.buffer, 64, 0);
+	struct ibv_qp_attr a = { .qp_state = IBV_QPS_RTS };
+	to_rts_ud(qp);
+	struct ibv_ah *ah = own_address(&w);
+	w.pd = pd;
+	struct ibv_ah *foreign = own_address(&w);
+	w.pd = usual;
+	struct ibv_send_wr *wr = request(&w.a, IBV_WR_SEND, 8, NULL);
+	wr->wr.ud.ah = foreign;
+	wr->wr.ud.remote_qpn = qp->qp_num;
+	wr->wr.ud.remote_qkey = 5;
+	MUST(!post(qp, wr) && next(cq).status == IBV_WC_LOC_QP_OP_ERR);
+	wr->wr.ud.ah = ah;
+	wr->sg_list->lkey = mr->lkey;
+	MUST(!post(qp, wr) && next(cq).status == IBV_WC_WR_FLUSH_ERR);
+	MUST(!ibv_dereg_mr(mr) && !ibv_modify_qp(qp, &a, IBV_QP_STATE));
+	wr->sg_list->lkey = w.a.mr->lkey;
+	MUST(!post_receive(qp, (uintptr_t)w.b.buffer, 64, w.b.mr->lkey));
+	send_one(qp, wr, true);
+	MUST(!ibv_destroy_ah(ah) && !ibv_destroy_ah(foreign) && !ibv_destroy_qp(qp) && !ibv_destroy_cq(cq));
+	MUST(!ibv_dealloc_pd(pd));
+	end_world(&w);
+}
+
+/*
  * Sends until what is sent arrives, each time with one more receive: then all that was sent before has
  * arrived or is dropped.
  */
@@ -538,9 +575,8 @@ static void send_datagrams(uint32_t qkey, bool has_receives)
 void other_qkey(bool wrong) { send_datagrams(wrong ? 6 : 5, true); }
 void datagram_without_receive(bool wrong) { send_datagrams(5, !wrong); }
 
-static struct ibv_qp *make_uc(struct world *w)
+static void to_rts_uc(struct world *w, struct ibv_qp *qp)
 {
-	struct ibv_qp *qp = make_qp(w, w->a.cq, &(struct wish){ 0 }, IBV_QPT_UC);
 	struct ibv_qp_attr a = { .qp_state = IBV_QPS_RTR,
 				 .path_mtu = IBV_MTU_1024,
 				 .dest_qp_num = qp->qp_num,
@@ -551,7 +587,47 @@ static struct ibv_qp *make_uc(struct world *w)
 			    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN));
 	a.qp_state = IBV_QPS_RTS;
 	MUST(!ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_SQ_PSN));
+}
+
+static struct ibv_qp *make_uc(struct world *w)
+{
+	struct ibv_qp *qp = make_qp(w, w->a.cq, &(struct wish){ 0 }, IBV_QPT_UC);
+	to_rts_uc(w, qp);
 	return qp;
+}
+
+/*
+ * A message that loses a packet on its way costs a receive of a shared queue, and is nobody's mistake. The
+ * packet is lost on purpose (checks.py). Both ways are right.
+ */
+void lost_part(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	struct ibv_srq_init_attr shared = { .attr = { .max_wr = 4, .max_sge = 1 } };
+	struct ibv_srq *srq = ibv_create_srq(w.pd, &shared);
+	struct ibv_qp_init_attr init = { .send_cq = w.a.cq,
+					 .recv_cq = w.b.cq,
+					 .srq = srq,
+					 .qp_type = IBV_QPT_UC,
+					 .sq_sig_all = 1,
+					 .cap = { .max_send_wr = 4, .max_send_sge = 1 } };
+	struct ibv_qp *qp = ibv_create_qp(w.pd, &init);
+	struct ibv_sge sge = { .addr = (uintptr_t)w.b.buffer,
+			       .length = BUFFER_BYTES,
+			       .lkey = w.b.mr->lkey };
+	struct ibv_recv_wr *bad, wr = { .sg_list = &sge, .num_sge = 1 };
+	MUST(srq && qp);
+	to_rts_uc(&w, qp);
+	for (int i = 0; i < 2; i++)
+		MUST(!ibv_post_srq_recv(srq, &wr, &bad));
+	MUST(!post(qp, request(&w.a, IBV_WR_SEND, 3000, NULL)));
+	MUST(!post(qp, request(&w.a, IBV_WR_SEND, 16, NULL)));
+	done(w.a.cq);
+	done(w.a.cq);
+	MUST(next(w.b.cq).status == IBV_WC_REM_INV_REQ_ERR);
+	done(w.b.cq);
+	MUST(!ibv_destroy_qp(qp) && !ibv_destroy_srq(srq));
+	end_world(&w);
 }
 
 /* A message that is too long leaves the receive to the next. */
@@ -620,6 +696,22 @@ void no_receive_for_long(bool wrong)
 	end_world(&w);
 }
 
+/* Each message waits for its receive, and none of them for long. Both ways are right. */
+void receives_one_by_one(bool wrong)
+{
+	enum { MESSAGES = 150, UNDER_WAY = 8 };
+	struct world w = make_world((struct wish){ 0 });
+	for (int received = 0, posted = 0; received < MESSAGES; received++) {
+		for (; posted < MESSAGES && posted - received < UNDER_WAY; posted++)
+			MUST(!post(w.a.qp, request(&w.a, IBV_WR_SEND, 64, NULL)));
+		receive(&w.b, 64);
+		done(w.b.cq);
+		done(w.a.cq);
+		sleep_ms(10);
+	}
+	end_world(&w);
+}
+
 /* ---- completion queues ---- */
 
 void queue_room(bool wrong)
@@ -676,7 +768,7 @@ void never_signaled(bool wrong)
 void never_polled(bool wrong)
 {
 	struct world w = make_world((struct wish){ 0 });
-	int full = 0, enough = wrong ? 50 : 3;
+	int full = 0, enough = wrong ? 75 : 3;
 	for (int i = 0; i < 100 && full < enough; i++) {
 		if (!post(w.a.qp, request(&w.a, IBV_WR_RDMA_WRITE, 8, &w.b)))
 			continue;
@@ -686,6 +778,43 @@ void never_polled(bool wrong)
 		sleep_ms(20);
 	}
 	MUST(full == enough);
+	end_world(&w);
+}
+
+/* Who posts may find the queue full, and again, before who polls has had a turn. Both ways are right. */
+void polled_late(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	struct ibv_cq *cq;
+	void *context;
+	int posted = 0;
+	MUST(!ibv_req_notify_cq(w.a.cq, 0));
+	while (!post(w.a.qp, request(&w.a, IBV_WR_RDMA_WRITE, 8, &w.b)))
+		posted++;
+	MUST(!ibv_get_cq_event(w.channel, &cq, &context));
+	ibv_ack_cq_events(cq, 1);
+	for (int i = 0; i < 3; i++)
+		MUST(post(w.a.qp, request(&w.a, IBV_WR_RDMA_WRITE, 8, &w.b)));
+	while (posted--)
+		done(w.a.cq);
+	end_world(&w);
+}
+
+/* In the error state each request has a completion, signaled or not. Both ways are right. */
+void flushed_posts(bool wrong)
+{
+	struct world w = make_world((struct wish){ .unsignaled = true });
+	struct ibv_qp_attr a = { .qp_state = IBV_QPS_ERR };
+	struct ibv_send_wr *wr = request(&w.a, IBV_WR_RDMA_WRITE, 8, &w.b);
+	int posted = 0;
+	wr->send_flags = IBV_SEND_SIGNALED;
+	MUST(!post(w.a.qp, wr));
+	done(w.a.cq);
+	MUST(!ibv_modify_qp(w.a.qp, &a, IBV_QP_STATE));
+	while (!post(w.a.qp, request(&w.a, IBV_WR_SEND, 8, NULL)))
+		posted++;
+	while (posted--)
+		MUST(next(w.a.cq).status == IBV_WC_WR_FLUSH_ERR);
 	end_world(&w);
 }
 
@@ -717,6 +846,36 @@ void lost_send(bool wrong)
 	w.a.qp = NULL;
 	if (!wrong)
 		done(w.b.cq);
+	end_world(&w);
+}
+
+static void make_pair(struct world *w, struct ibv_qp **from, struct ibv_qp **to)
+{
+	*from = make_qp(w, w->a.cq, &(struct wish){ 0 }, IBV_QPT_RC);
+	*to = make_qp(w, w->a.cq, &(struct wish){ 0 }, IBV_QPT_RC);
+	to_init(*from, 0);
+	to_init(*to, 0);
+	connect_qp(w, *to, (*from)->qp_num, &(struct wish){ 0 }, false);
+	connect_qp(w, *from, (*to)->qp_num, &(struct wish){ 0 }, true);
+}
+
+/* However many sends are lost, one that only waits for its acknowledgement is not. */
+void lost_sends(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	struct ibv_qp *from, *to;
+	for (int i = 0; i < 5; i++) {
+		make_pair(&w, &from, &to);
+		MUST(wrong || !post_receive(to, (uintptr_t)w.b.buffer, 64, w.b.mr->lkey));
+		MUST(!post(from, request(&w.a, IBV_WR_SEND, 64, NULL)));
+		for (int k = 0; k < 2 && !wrong; k++)
+			done(w.a.cq);
+		MUST(!ibv_destroy_qp(from) && !ibv_destroy_qp(to));
+	}
+	make_pair(&w, &from, &to);
+	MUST(!post_receive(to, (uintptr_t)w.b.buffer, 64, w.b.mr->lkey));
+	MUST(!post(from, request(&w.a, IBV_WR_SEND, 64, NULL)));
+	MUST(!ibv_destroy_qp(from) && !ibv_destroy_qp(to));
 	end_world(&w);
 }
 
@@ -1026,6 +1185,17 @@ void no_grh(bool wrong)
 	end_world(&w);
 }
 
+/* A child that ends as its parent does says nothing of what its parent has found. */
+void parents_finding(bool wrong)
+{
+	int status;
+	no_grh(wrong);
+	pid_t child = fork();
+	if (!child)
+		exit(0);
+	MUST(waitpid(child, &status, 0) == child && !status);
+}
+
 static void try_rtr(bool wrong, bool is_global, uint8_t gid_index)
 {
 	struct world w = make_world((struct wish){ 0 });
@@ -1064,6 +1234,35 @@ void inline_probe(bool wrong)
 			 .max_inline_data = 1 << 20 },
 	};
 	MUST(!wrong && !ibv_create_qp(w.pd, &init));
+	end_world(&w);
+}
+
+/* Nothing tells whether there are regions of dma-bufs: programs try, with a descriptor that is none. */
+void dmabuf_probe(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	for (size_t bytes = 0; bytes <= BUFFER_BYTES; bytes += BUFFER_BYTES)
+		MUST(!ibv_reg_dmabuf_mr(w.pd, 0, bytes, 0, -1, IBV_ACCESS_LOCAL_WRITE) && errno == EBADF);
+	end_world(&w);
+}
+
+/* Tags are added until the list is full. */
+void full_tag_list(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	struct ibv_srq_init_attr_ex init = {
+		.attr = { .max_wr = 4, .max_sge = 1 },
+		.srq_type = IBV_SRQT_TM,
+		.pd = w.pd,
+		.cq = w.a.cq,
+		.tm_cap = { .max_num_tags = 1, .max_ops = 8 },
+		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_CQ |
+			     IBV_SRQ_INIT_ATTR_TM,
+	};
+	struct ibv_ops_wr *bad, wr = { .opcode = IBV_WR_TAG_ADD };
+	struct ibv_srq *srq = ibv_create_srq_ex(w.ctx, &init);
+	MUST(srq && !ibv_post_srq_ops(srq, &wr, &bad) && ibv_post_srq_ops(srq, &wr, &bad) == ENOMEM);
+	MUST(!ibv_destroy_srq(srq));
 	end_world(&w);
 }
 

@@ -347,6 +347,16 @@ def interfaces_have_an_mtu():
 
 
 @case
+def addresses_have_labels():
+    if os.environ[harness.ISOLATED_BY] == "no":
+        return "no network of its own"
+    label = 'ip link set lo mtu 4200 up && ip addr add 10.9.8.7/32 dev lo label lo:1 && exec "$@"'
+    found = doctor(prefix=("unshare", "--net", "sh", "-c", label, "sh"))["interfaces"]
+    expect(found["found"], "vb_lo (MTU 4200, path MTU 4096)", "devices are interfaces")
+    return ""
+
+
+@case
 def limits():
     def few():
         resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
@@ -428,6 +438,8 @@ SETTINGS = (
     ("VERBATIM_COPY=", True),
     ("VERBATIM_LOCAL=no", False),
     ("VERBATIM_LOCAL=OFF", False),
+    ("VERBATIM_LOCAL=off,on", False),
+    ("VERBATIM_LOCAL=off,", False),
     ("VERBATIM_LOCAL=on", True),
     ("VERBATIM_LINK=ib", False),
     ("VERBATIM_LINK=infiniband", True),
@@ -440,6 +452,7 @@ SETTINGS = (
     ("VERBATIM_CHECK=lkey,rkye", False),
     ("VERBATIM_CHECK=-lkey,fatal", True),
     ("VERBATIM_CHECK=0", True),
+    ("VERBATIM_CHECK=0,fatal", False),
     ("VERBATIM_CHECK=-fatal", False),
     ("VERBATIM_LOKAL=off", False),
     ("VERBATIM_=", False),
@@ -477,14 +490,23 @@ def settings_that_mean_nothing():
 
 @case
 def settings_that_cannot_be_read():
+    wrong = os.path.join(LOGS, "wrong.faults")
+    with open(wrong, "w", encoding="utf-8") as file:
+        file.write("drop 1%\ndroop\n")
     for setting in (
         "VERBATIM_FAULTS=droop",
         "VERBATIM_FAULTS=@/nonexistent",
+        f"VERBATIM_FAULTS=@{wrong}",
         "VERBATIM_SOCKETS_CONFIG=/nonexistent",
     ):
         name, value = setting.split("=")
         finding = doctor(env={name: value})["settings"]
         expect((finding["status"], name in finding["means"]), ("note", True), f"{setting}: {finding}")
+    finding = doctor(
+        env={"VERBATIM_LOKAL": "off", "VERBATIM_COPY": "fast", "VERBATIM_FAULTS": "droop"}
+    )["settings"]
+    for name in ("VERBATIM_LOKAL", "VERBATIM_COPY", "VERBATIM_FAULTS"):
+        expect(name in finding["means"], True, f"{name}, among others: {finding}")
 
 
 @case
@@ -500,6 +522,15 @@ def programs():
         file.write(data)
     os.chmod(foreign, 0o755)
     expect("other processors" in doctor(foreign)["program"]["found"], True, "a program of another machine")
+    musl = os.path.join(LOGS, "musl")
+    with open(shutil.which("true"), "rb") as file:
+        data = file.read()
+    loader = re.search(rb"/lib\w*/ld-linux[\w.-]*\0", data)
+    if loader:
+        with open(musl, "wb") as file:
+            file.write(data.replace(loader[0], b"/lib/ld-musl-any.so.1".ljust(len(loader[0]), b"\0")))
+        os.chmod(musl, 0o755)
+        expect("of musl" in doctor(musl)["program"]["found"], True, "a program of another C library")
     static = os.path.join(LOGS, "static")
     if (
         subprocess.run(

@@ -379,6 +379,12 @@ def mistake__file_that_is_not_there():
     return "" if "/nonexistent: No such file" in done.stderr and "vb_lo" not in done.stdout else f"{done}"
 
 
+def mistake__device_that_is_not_there():
+    done = verbatim("run", "--faults", "event LID_CHANGE device=vb_nothing", "ibv_devinfo", "-d", "vb_lo")
+    good = done.returncode == 0 and done.stderr.count("there is no device vb_nothing") == 1
+    return "" if good else f"{done}"
+
+
 def file__is_read():
     path = os.path.join(LOGS, "expression")
     with open(path, "w", encoding="utf-8") as file:
@@ -422,6 +428,7 @@ OTHERS = [
     mistake__run_says_it,
     mistake__library_says_it_and_nothing_runs,
     mistake__file_that_is_not_there,
+    mistake__device_that_is_not_there,
     file__is_read,
 ]
 

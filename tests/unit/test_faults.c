@@ -109,12 +109,14 @@ static void parse__times_and_numbers(void **unused)
 	assert_int_equal(plan.rules[0].time_max_ns, 1500000);
 	assert_int_equal(only_rule("delay 200us-2min")->time_ns, 200000);
 	assert_int_equal(plan.rules[0].time_max_ns, 120000000000);
+	assert_int_equal(only_rule("delay 0ms-5ms")->time_max_ns, 5000000);
 	assert_int_equal(only_rule("drop #5")->last, 5);
 	assert_int_equal(only_rule("drop #5-9")->last, 9);
 	assert_true(only_rule("drop #5+")->last == VB_FAULT_FOREVER);
 	assert_int_equal(only_rule("drop 0.0001%")->first, 1);
 	assert_int_equal(only_rule("drop 12.5%")->first, 125000);
 	assert_int_equal(only_rule("drop after 3s")->after_ns, 3000000000);
+	assert_int_equal(only_rule("drop after 0s")->after_ns, 0);
 	assert_true(only_rule("rnr")->time_ns == VB_FAULT_FOREVER);
 }
 
@@ -154,6 +156,8 @@ static void parse__mistakes_have_a_place(void **unused)
 		{ "link down #3", 0, 12 }, { "event QP_FATAL", 6, 8 }, { "lose", 4, 0 }, { "lose REQ port=3", 9, 6 }, { "refuse port=0", 12, 1 },
 		{ "vanish times 3", 0, 14 }, { "seed", 4, 0 }, { "seed=x", 5, 1 }, { "seed=1; seed=2", 8, 6 }, { "seed=1 drop", 7, 4 },
 		{ "stall ibv_poll_cq 1s", 6, 11 }, { "drop #99999999999999999999", 5, 21 },
+		{ "delay 0ms", 6, 3 }, { "delay 0us-0ms", 6, 7 }, { "freeze 0s", 7, 2 }, { "stall 0.0001us ibv_poll_cq", 6, 8 },
+		{ "rnr for 0s", 8, 2 }, { "link down for 0ms", 14, 3 }, { "drop of cm qp=3", 0, 15 },
 	};
 	for (size_t i = 0; i < VB_ARRAY_LEN(cases); i++) {
 		struct vb_fault_error e = refused(cases[i].text);

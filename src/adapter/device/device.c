@@ -12,12 +12,15 @@
 
 #include "adapter/memory/arena.h"
 #include "base/device_caps.h"
+#include "faults/plan.h"
 
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
 /* each holds a reference while its interface is there */
 static struct vb_list registry = VB_LIST_INIT(registry);
 static unsigned next_number;
-static bool is_all_cut;      /* faults on purpose: every device's link is down; under the registry's lock */
+/* faults on purpose: devices whose links are down; "": all. Under the registry's lock */
+static const char *cut_names[VB_FAULT_RULES];
+static unsigned cuts;
 static atomic_bool has_cuts; /* some device's link is, or was */
 
 /* ---- one device ---- */
@@ -37,6 +40,19 @@ static uint64_t guid_of(const struct vb_netif *netif)
 	return guid;
 }
 
+static bool is_called(const struct vb_device *dev, const char *name)
+{
+	return !*name || strcmp(dev->name, name) == 0;
+}
+
+static bool is_cut_locked(const struct vb_device *dev)
+{
+	bool cut = false;
+	for (unsigned i = 0; i < cuts && !cut; i++)
+		cut = is_called(dev, cut_names[i]);
+	return cut;
+}
+
 static struct vb_device *create_locked(const struct vb_netif *netif)
 {
 	struct vb_device *dev = calloc(1, sizeof(*dev));
@@ -51,7 +67,7 @@ static struct vb_device *create_locked(const struct vb_netif *netif)
 	pthread_mutex_init(&dev->lock, NULL);
 	vb_list_init(&dev->contexts);
 	dev->port_state = IBV_PORT_NOP;
-	dev->is_cut = is_all_cut;
+	dev->is_cut = is_cut_locked(dev);
 	vb_list_add_tail(&registry, &dev->node);
 	return dev;
 }
@@ -226,24 +242,28 @@ int vb_device_list(struct vb_device ***list, unsigned *count)
 
 /* ---- faults on purpose ---- */
 
-static bool is_called(const struct vb_device *dev, const char *name)
-{
-	return !*name || strcmp(dev->name, name) == 0;
-}
-
-void vb_device_cut(const char *name, bool cut)
+bool vb_device_is_there(const char *name)
 {
 	struct vb_device *dev;
-	if (cut)
+	bool found = false;
+	pthread_mutex_lock(&registry_lock);
+	vb_list_for_each(dev, &registry, node)
+		found = found || is_called(dev, name);
+	pthread_mutex_unlock(&registry_lock);
+	return found;
+}
+
+void vb_device_cut(const char *const *names, unsigned count)
+{
+	struct vb_device *dev;
+	if (count)
 		atomic_store(&has_cuts, true);
 	pthread_mutex_lock(&registry_lock);
-	if (!*name)
-		is_all_cut = cut;
+	for (cuts = 0; cuts < count; cuts++)
+		cut_names[cuts] = names[cuts];
 	vb_list_for_each(dev, &registry, node) {
-		if (!is_called(dev, name))
-			continue;
 		pthread_mutex_lock(&dev->lock);
-		dev->is_cut = cut;
+		dev->is_cut = is_cut_locked(dev);
 		follow_link_locked(dev);
 		pthread_mutex_unlock(&dev->lock);
 	}
@@ -284,7 +304,7 @@ static void forget_parent(void)
 {
 	struct vb_device *dev;
 	pthread_mutex_init(&registry_lock, NULL);
-	is_all_cut = false;
+	cuts = 0;
 	atomic_store(&has_cuts, false);
 	vb_list_for_each(dev, &registry, node) {
 		dev->is_cut = false;

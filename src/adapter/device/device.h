@@ -60,8 +60,12 @@ bool vb_device_gid_is_local(const struct in6_addr *gid);
 
 /* ---- faults on purpose: name is a device's, or "" for all ---- */
 
-/* Takes the link down, or lets it be up again, with the port events that go with it. */
-void vb_device_cut(const char *name, bool cut);
+bool vb_device_is_there(const char *name);
+/*
+ * Takes the links of these devices down, also of those that come later, and lets all others be up, with the
+ * port events that go with it. At most VB_FAULT_RULES; the names stay where they are.
+ */
+void vb_device_cut(const char *const *names, unsigned count);
 /* Is this the address of a device whose link was taken down? */
 bool vb_device_is_cut(const struct in6_addr *gid);
 /* Raises an event of port or device in all contexts. */

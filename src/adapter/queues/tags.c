@@ -112,9 +112,13 @@ void vb_tags_fini(struct vb_srq *srq)
 
 /* ---- operations ---- */
 
+/* A right program may post until a queue or the list is full. */
 static int refuse(int err, const char *why)
 {
-	vb_explain("ibv_post_srq_ops", "%s", why);
+	if (err == ENOMEM)
+		vb_explain_limit("ibv_post_srq_ops", "%s", why);
+	else
+		vb_explain("ibv_post_srq_ops", "%s", why);
 	return err;
 }
 

@@ -35,6 +35,14 @@ static void calls__fail_once(void **state)
 	disconnected(&x);
 }
 
+/* By a descriptor that is none programs ask whether dma-bufs can be registered. */
+static void calls__fail_to_answer(void **state)
+{
+	struct world *w = *state;
+	assert_null_errno(EOPNOTSUPP, ibv_reg_dmabuf_mr(w->pd, 0, BUFFER, 0, -1, 0));
+	assert_null_errno(EBADF, ibv_reg_dmabuf_mr(w->pd, 0, BUFFER, 0, -1, 0));
+}
+
 static void wr_complete__fails_and_forgets(void **state)
 {
 	struct world *w = *state;
@@ -143,9 +151,16 @@ static void complete__by_extended_polls(void **state)
 	assert_errno(0, ibv_destroy_cq(ibv_cq_ex_to_cq(ex)));
 }
 
-static void complete__sends_of_datagrams_stop(void **state)
+/* A queue pair that can send, and how to send it a datagram of its own. */
+struct ud {
+	struct ibv_qp *qp;
+	struct ibv_ah *ah;
+	struct ibv_sge sge;
+	struct ibv_send_wr wr;
+};
+
+static void make_ud(struct world *w, struct ud *u)
 {
-	struct world *w = *state;
 	struct ibv_qp_init_attr init = qp_attr(w);
 	struct ibv_ah_attr to = connect_attr(w, 0).ah_attr;
 	struct ibv_qp_attr attr = { .port_num = 1, .qkey = 5 };
@@ -154,18 +169,40 @@ static void complete__sends_of_datagrams_stop(void **state)
 				     [IBV_QPS_RTR] = IBV_QP_STATE,
 				     [IBV_QPS_RTS] = IBV_QP_STATE | IBV_QP_SQ_PSN };
 	init.qp_type = IBV_QPT_UD;
-	struct ibv_qp *qp = ibv_create_qp(w->pd, &init);
+	assert_non_null(u->qp = ibv_create_qp(w->pd, &init));
 	for (attr.qp_state = IBV_QPS_INIT; attr.qp_state <= IBV_QPS_RTS; attr.qp_state++)
-		assert_errno(0, ibv_modify_qp(qp, &attr, masks[attr.qp_state]));
-	struct ibv_ah *ah = ibv_create_ah(w->pd, &to);
-	struct ibv_sge sge = sge_at(w, 0, 16);
-	struct ibv_send_wr wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND,
-				  .wr.ud = { .ah = ah, .remote_qpn = qp->qp_num, .remote_qkey = 5 } }, *bad;
-	assert_errno(0, ibv_post_send(qp, &wr, &bad));
+		assert_errno(0, ibv_modify_qp(u->qp, &attr, masks[attr.qp_state]));
+	assert_non_null(u->ah = ibv_create_ah(w->pd, &to));
+	u->sge = sge_at(w, 0, 16);
+	u->wr = (struct ibv_send_wr){
+		.sg_list = &u->sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_SEND,
+		.wr.ud = { .ah = u->ah, .remote_qpn = u->qp->qp_num, .remote_qkey = 5 },
+	};
+}
+
+static void end_ud(struct ud *u)
+{
+	assert_errno(0, ibv_destroy_ah(u->ah));
+	assert_errno(0, ibv_destroy_qp(u->qp));
+}
+
+static void send_datagram(struct ud *u)
+{
+	struct ibv_send_wr *bad;
+	assert_errno(0, ibv_post_send(u->qp, &u->wr, &bad));
+}
+
+static void complete__sends_of_datagrams_stop(void **state)
+{
+	struct world *w = *state;
+	struct ud u;
+	make_ud(w, &u);
+	send_datagram(&u);
 	assert_int_equal(next_wc(w->cq).status, IBV_WC_LOC_QP_OP_ERR);
-	assert_int_equal(state_of(qp), IBV_QPS_SQE);
-	assert_errno(0, ibv_destroy_ah(ah));
-	assert_errno(0, ibv_destroy_qp(qp));
+	assert_int_equal(state_of(u.qp), IBV_QPS_SQE);
+	end_ud(&u);
 }
 
 /* ---- receives ---- */
@@ -210,6 +247,50 @@ static void rnr__comes_too_late(void **state)
 	struct ibv_wc wc = next_wc(w->cq); /* it was posted all the same */
 	assert_int_equal(wc.status, IBV_WC_WR_FLUSH_ERR);
 	assert_int_equal(wc.wr_id, 2);
+	disconnected(&x);
+}
+
+static void rnr__takes_up_room(void **state)
+{
+	struct world *w = *state;
+	struct wire x = connected(w, NULL);
+	for (uint64_t i = 0; i < DEPTH; i++)
+		assert_errno(0, post_recv(w, x.b, i));
+	assert_errno(ENOMEM, post_recv(w, x.b, DEPTH));
+	assert_errno(0, set_state(x.b, IBV_QPS_ERR));
+	for (uint64_t i = 0; i < DEPTH; i++) {
+		struct ibv_wc wc = next_wc(w->cq);
+		assert_int_equal(wc.status, IBV_WC_WR_FLUSH_ERR);
+		assert_int_equal(wc.wr_id, i);
+	}
+	assert_errno(0, post_recv(w, x.b, DEPTH));
+	assert_int_equal(next_wc(w->cq).wr_id, DEPTH);
+	disconnected(&x);
+}
+
+static void await_event(struct world *w)
+{
+	struct ibv_cq *cq;
+	void *context;
+	assert_int_equal(ibv_get_cq_event(w->channel, &cq, &context), 0);
+	ibv_ack_cq_events(cq, 1);
+}
+
+/* A receive comes in its time, whatever another one's is, and is flushed, while nobody polls. */
+static void rnr__needs_no_poll(void **state)
+{
+	struct world *w = *state;
+	struct wire x = connected(w, NULL);
+	assert_errno(0, ibv_req_notify_cq(w->cq, 0));
+	assert_errno(0, post_recv(w, x.a, 1));
+	assert_errno(0, post_recv(w, x.b, 2));
+	assert_errno(0, post_send(w, x.b, 3, 0));
+	await_event(w);
+	drain(w->cq, 2);
+	assert_errno(0, ibv_req_notify_cq(w->cq, 0));
+	assert_errno(0, set_state(x.b, IBV_QPS_ERR));
+	await_event(w);
+	assert_int_equal(next_wc(w->cq).wr_id, 2);
 	disconnected(&x);
 }
 
@@ -263,6 +344,18 @@ static void link__goes_and_comes(void **state)
 	assert_int_equal(port_state(w->ctx), IBV_PORT_ACTIVE);
 }
 
+static void link__is_down_as_long_as_a_rule_says_so(void **state)
+{
+	struct world *w = *state;
+	struct ibv_device_attr attr;
+	assert_errno(0, ibv_query_device(w->ctx, &attr));
+	assert_int_equal(next_event(w->ctx), IBV_EVENT_PORT_ERR);
+	for (unsigned ms = 0; ms < 300; ms++) {
+		assert_int_equal(port_state(w->ctx), IBV_PORT_DOWN);
+		usleep(1000);
+	}
+}
+
 static void device__fails(void **state)
 {
 	struct world *w = *state;
@@ -273,6 +366,8 @@ static void device__fails(void **state)
 	assert_int_equal(next_event(w->ctx), IBV_EVENT_DEVICE_FATAL);
 	assert_null_errno(EIO, ibv_alloc_pd(w->ctx));
 	assert_null_errno(EIO, ibv_reg_mr(w->pd, w->buffer, 16, 0));
+	assert_rereg_errno(EIO, ibv_rereg_mr(w->mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 0));
+	assert_errno(EIO, ibv_resize_cq(w->cq, 32));
 	disconnected(&x);
 }
 
@@ -295,6 +390,66 @@ static void packets__are_repaired(void **state)
 		assert_int_equal(wc.wr_id, wc.opcode == IBV_WC_RECV ? received++ : sent++);
 	}
 	disconnected(&x);
+}
+
+static void nothing_arrives(struct world *w, unsigned ms)
+{
+	struct ibv_wc wc;
+	for (; ms; ms--) {
+		if (ibv_poll_cq(w->cq, 1, &wc))
+			assert_int_not_equal(wc.status, IBV_WC_SUCCESS);
+		usleep(1000);
+	}
+}
+
+/* Both copies of a doubled packet, and a freeze that is shorter does not end the one that is longer. */
+static void freeze__holds_all(void **state)
+{
+	struct world *w = *state;
+	struct wire x = connected(w, NULL);
+	struct ibv_device_attr attr;
+	assert_errno(0, ibv_query_device(w->ctx, &attr));
+	assert_int_equal(port_state(w->ctx), IBV_PORT_ACTIVE);
+	assert_errno(0, post_recv(w, x.b, 1));
+	assert_errno(0, post_send(w, x.a, 1, 0));
+	nothing_arrives(w, 200);
+	disconnected(&x);
+}
+
+/* What an earlier freeze has held back. */
+static void freeze__goes_on(void **state)
+{
+	struct world *w = *state;
+	struct ibv_device_attr attr;
+	struct ibv_wc wc;
+	struct ud u;
+	make_ud(w, &u);
+	assert_errno(0, post_recv(w, u.qp, 1));
+	assert_errno(0, ibv_query_device(w->ctx, &attr));
+	send_datagram(&u);
+	assert_int_equal(port_state(w->ctx), IBV_PORT_ACTIVE);
+	drain(w->cq, 1); /* sent */
+	if (!ibv_poll_cq(w->cq, 1, &wc)) /* else this process was not given the time */
+		nothing_arrives(w, 2500);
+	end_ud(&u);
+}
+
+static void freeze__loses_what_is_too_much(void **state)
+{
+	enum { MANY = 17000 }; /* are not held back */
+	struct world *w = *state;
+	struct ibv_device_attr attr;
+	struct ud u;
+	make_ud(w, &u);
+	for (uint64_t i = 0; i < DEPTH; i++)
+		assert_errno(0, post_recv(w, u.qp, i));
+	assert_errno(0, ibv_query_device(w->ctx, &attr));
+	for (unsigned i = 0; i < MANY; i++) {
+		send_datagram(&u);
+		assert_int_equal(next_wc(w->cq).opcode, IBV_WC_SEND);
+	}
+	nothing_arrives(w, 20);
+	end_ud(&u);
 }
 
 static void peer__vanishes(void **state)
@@ -320,6 +475,7 @@ static const struct {
 #define CASE(function, expression) { #function, expression, function }
 	CASE(calls__fail_once, "fail ibv_reg_mr ENOMEM #2; fail ibv_dereg_mr EBUSY #1; fail ibv_post_recv ENOMEM #1; "
 			       "fail ibv_post_send EIO #2 qp=1; fail ibv_poll_cq EFAULT #1; fail ibv_req_notify_cq EINVAL"),
+	CASE(calls__fail_to_answer, "fail ibv_reg_dmabuf_mr EOPNOTSUPP #1"),
 	CASE(wr_complete__fails_and_forgets, "fail ibv_wr_complete EIO #1"),
 	CASE(counts__begin_anew_in_a_child, "fail ibv_alloc_pd ENOMEM #2"),
 	CASE(complete__what_is_behind_is_flushed, "complete recv LOC_PROT_ERR #2 qp=2"),
@@ -327,11 +483,18 @@ static const struct {
 	CASE(complete__sends_of_datagrams_stop, "complete send LOC_QP_OP_ERR #1"),
 	CASE(rnr__comes_in_time, "rnr #2 for 30ms qp=2"),
 	CASE(rnr__comes_too_late, "rnr #2"),
+	CASE(rnr__takes_up_room, "rnr #3+"),
+	CASE(rnr__needs_no_poll, "rnr qp=1 for 10ms; rnr qp=2 for 10min"),
 	CASE(rnr__of_shared_queues, "rnr #2 for 20ms; rnr #3"),
 	CASE(link__goes_and_comes, "link down for 300ms device=vb_lo at ibv_query_device"),
+	CASE(link__is_down_as_long_as_a_rule_says_so,
+	     "link down for 50ms device=vb_lo at ibv_query_device; link down at ibv_query_device"),
 	CASE(device__fails, "event DEVICE_FATAL at ibv_post_send"),
 	CASE(packets__are_repaired, "seed=5; drop 10%; duplicate 10%; reorder 10%; corrupt 5%; delay 100us-2ms 10%; drop 5% in; "
 				    "duplicate 5% in; reorder 5% in; delay 1ms 5% in; drop 5% of ack; corrupt 1% in"),
+	CASE(freeze__holds_all, "duplicate; freeze 10min at ibv_query_device; freeze 1us at ibv_query_port"),
+	CASE(freeze__goes_on, "freeze 2s at ibv_query_device; freeze 10min at ibv_query_port"),
+	CASE(freeze__loses_what_is_too_much, "freeze 10min at ibv_query_device"),
 	CASE(peer__vanishes, "vanish at ibv_post_send #2"),
 #undef CASE
 };
