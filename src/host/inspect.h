@@ -103,7 +103,7 @@ struct vb_counts {
 	X(STRANGER, "stranger", "it is not from the address that the queue pair is connected to") \
 	X(UNEXPECTED, "unexpected", "the connection has no use for it: late, or out of place")  \
 	X(QKEY, "qkey", "a datagram with another Q_Key")                                        \
-	X(NO_RECEIVE, "no_receive", "a datagram for which no receive was posted")               \
+	X(NO_RECEIVE, "no_receive", "a datagram or frame for which no receive was posted")      \
 	X(TOO_LONG, "too_long", "a datagram that is longer than the receive")                   \
 	X(NO_ROOM, "no_room", "the process that it is for takes nothing for too long")
 

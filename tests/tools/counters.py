@@ -35,7 +35,9 @@ TYPES = {
     "rc": (list(KINDS), {**PATHS, **COPIES}),
     "uc": (["send", "write"], {"wire": PATHS["wire"]}),
     "ud": (["send"], PATHS),
+    "raw": ([], {"wire": {}}),
 }
+TRUSTING = {"VERBATIM_ICRC": "ignore"}  # of packets that are written here
 CASES = []
 
 
@@ -47,14 +49,14 @@ def case(function):
 class Traffic:
     """traffic.c; it goes on with each line."""
 
-    def __init__(self, mode, kinds, path, faults, qp_type):
+    def __init__(self, mode, kinds, path, faults, qp_type, settings):
         words = [str(word) for kind in kinds for word in (kind, *KINDS[kind][2:])]
         self.process = subprocess.Popen(
             [VERBATIM, "run", TRAFFIC, mode, "vb_lo", qp_type, *words],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, **TYPES[qp_type][1][path], "VERBATIM_FAULTS": faults},
+            env={**os.environ, **TYPES[qp_type][1][path], **settings, "VERBATIM_FAULTS": faults},
         )
 
     def await_word(self, word):
@@ -66,8 +68,8 @@ class Traffic:
 
 
 @contextlib.contextmanager
-def traffic(mode, kinds, path, faults="", qp_type="rc"):
-    known = Traffic(mode, kinds, path, faults, qp_type)
+def traffic(mode, kinds, path, faults="", qp_type="rc", settings=None):
+    known = Traffic(mode, kinds, path, faults, qp_type, settings or {})
     try:
         if mode == "late":
             wait_for(lambda: any(qp["rnr_sent"] for qp in of_all("qps")), "a request without a receive")
@@ -206,13 +208,71 @@ def trouble__of_a_late_receive():
             expect(0 < got <= sent, True, f"RNR NAKs: {sent} sent, {got} received")
 
 
+def dropped(reason):
+    return sum(row["dropped_" + reason] for row in looked("stats"))
+
+
 @case
 def drops__say_why():
     """A datagram that is no RoCE packet comes to a process that listens."""
     with traffic("two", ["send"], "wire"), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
         stranger.sendto(b"no packet of RoCE, but as long as one" * 2, ("127.0.0.1", 4791))
-        wait_for(lambda: sum(row["dropped_bad_icrc"] for row in looked("stats")), "the drop is counted")
+        wait_for(lambda: dropped("bad_icrc"), "the drop is counted")
         expect(sum(row["dropped"] for row in looked("stats")) > 0, True, "drops of all kinds")
+
+
+RC_SEND, UD_SEND, GSI = 0x04, 0x64, 1  # opcodes; a queue pair
+DETH = bytes(5) + (2).to_bytes(3, "big")
+
+
+def packet(opcode, qpn, rest=b""):
+    """From the BTH on, with a checksum that is none."""
+    return bytes([opcode, 0x40, 0xFF, 0xFF, 0]) + qpn.to_bytes(3, "big") + bytes(4) + rest + bytes(4)
+
+
+def send_stray(qp, data):
+    """From the address that the queue pair is connected to, if it is."""
+    address = qp["peer"] or "127.0.0.1"
+    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+        stranger.sendto(data, (address, 4791))
+
+
+@case
+def drops__are_counted_whoever_finds_them():
+    own, of_another_slot = lambda qpn: qpn, lambda qpn: (qpn + 0x1000) & 0xFFFFFF  # noqa: E731
+    for qp_type, reason, opcode, to, rest in (
+        ("ud", "no_qp", UD_SEND, of_another_slot, DETH),
+        ("ud", "malformed", RC_SEND, own, b""),
+        ("ud", "malformed", UD_SEND, lambda _: GSI, DETH + bytes(16)),
+        ("uc", "unexpected", RC_SEND, own, b""),
+    ):
+        with traffic("one", ["send"], "wire", qp_type=qp_type, settings=TRUSTING):
+            qp = of_all("qps")[0]
+            qpn, before = to(int(qp["qpn"], 16)), dropped(reason)
+            send_stray(qp, packet(opcode, qpn, rest))
+            what = f"a packet 0x{opcode:02x} for QP 0x{qpn:06x} at a {qp_type} is counted as {reason}"
+            wait_for(lambda: dropped(reason) > before, what)  # noqa: B023
+
+
+@case
+def drops__of_datagrams_to_nobody():
+    """The sender finds that nobody has the slot, or who gets the packet of the wire."""
+    for path in PATHS:
+        with traffic("lost", ["send"], path, qp_type="ud"):
+            wait_for(lambda: dropped("no_qp"), f"{path}: drops")
+            if path == "local":
+                expect(dropped("no_qp"), KINDS["send"][2], "drops")
+
+
+@case
+def drops__of_frames_without_a_receive():
+    if os.environ[harness.ISOLATED_BY] == "no" and os.geteuid():
+        return "there is no right to packet sockets"
+    with traffic("frames", ["send"], "wire", qp_type="raw"):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            sender.sendto(b"a frame", ("127.0.0.1", 9))
+        wait_for(lambda: dropped("no_receive"), "the drop is counted")
+    return None
 
 
 @case

@@ -2,10 +2,11 @@
 /*
  * Traffic of which each request is known: SENDs, WRITEs, READs and atomics of one queue pair to another, in
  * this process ("one") or a child ("two"; "late": that waits for a line on standard input before it posts
- * receives). Half of each kind is posted one by one, half in lists. Then "traffic" is printed; after a line
- * the queue pairs are destroyed and "gone" is printed; after another it ends.
+ * receives), or datagrams to a number that no queue pair has ("lost"). Half of each kind is posted
+ * one by one, half in lists. Then "traffic" is printed; after a line the queue pairs are destroyed and "gone"
+ * is printed; after another it ends. "frames" sends nothing: the device's frames come to a queue pair.
  *
- * usage: traffic one|two|late DEVICE rc|uc|ud KIND COUNT BYTES [KIND COUNT BYTES]...
+ * usage: traffic one|two|late|lost|frames DEVICE rc|uc|ud|raw KIND COUNT BYTES [KIND COUNT BYTES]...
  */
 #include <infiniband/verbs.h>
 #include <stdbool.h>
@@ -17,7 +18,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-enum { DEPTH = 128, LIST = 8, ROOM = 1 << 20, PORT = 1, GID_INDEX = 0, QKEY = 0x1234 };
+enum { DEPTH = 128, LIST = 8, ROOM = 1 << 20, PORT = 1, GID_INDEX = 0, QKEY = 0x1234, SLOT_QPS = 1 << 12 };
 
 static enum ibv_qp_type type;
 
@@ -57,6 +58,15 @@ static void open_device(const char *name)
 	check(pd && !ibv_query_gid(context, PORT, GID_INDEX, &gid), "domain and GID");
 }
 
+/* What the type asks for on its way to INIT. */
+static int init_mask(void)
+{
+	int mask = IBV_QP_STATE | IBV_QP_PORT;
+
+	return type == IBV_QPT_RAW_PACKET ? mask
+	     : mask | IBV_QP_PKEY_INDEX | (type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS);
+}
+
 static struct end make_end(void)
 {
 	struct ibv_cq *cq = ibv_create_cq(context, 4 * DEPTH, NULL, NULL, 0);
@@ -73,8 +83,7 @@ static struct end make_end(void)
 	e.qp = ibv_create_qp(pd, &init);
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = PORT, .qp_access_flags = access,
 				    .qkey = QKEY };
-	check(e.mr && e.qp && !ibv_modify_qp(e.qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-			       (type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS)), "queue pair");
+	check(e.mr && e.qp && !ibv_modify_qp(e.qp, &attr, init_mask()), "queue pair");
 	return e;
 }
 
@@ -208,19 +217,37 @@ static void tell(const char *word)
 	fflush(stdout);
 }
 
-static void do_one(char **words)
+/* is_lost: nobody gets what is sent. */
+static void do_one(char **words, bool is_lost)
 {
 	struct end a = make_end(), b = make_end();
 	struct address there = address_of(&b);
 
+	if (is_lost)
+		there.qpn = (there.qpn + SLOT_QPS) & 0xffffff; /* the host has no other process */
 	connect_end(&a, b.qp->qp_num);
 	connect_end(&b, a.qp->qp_num);
-	run_all(&a, &there, &b, words);
+	run_all(&a, &there, is_lost ? NULL : &b, words);
 	tell("traffic");
 	await_line();
 	check(!ibv_destroy_qp(a.qp) && !ibv_destroy_qp(b.qp), "destroy_qp");
 	tell("gone");
 	await_line();
+}
+
+/* It posts no receive for them. */
+static void do_frames(void)
+{
+	struct ibv_flow_attr all = { .type = IBV_FLOW_ATTR_ALL_DEFAULT, .size = sizeof(all), .port = PORT };
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTR };
+	struct end e = make_end();
+	struct ibv_flow *flow = ibv_create_flow(e.qp, &all);
+
+	check(flow && !ibv_modify_qp(e.qp, &attr, IBV_QP_STATE), "rule for frames");
+	tell("traffic");
+	await_line();
+	check(!ibv_destroy_flow(flow) && !ibv_destroy_qp(e.qp), "destroy_qp");
+	tell("gone");
 }
 
 static void swap(int s, const void *ours, void *theirs, size_t bytes)
@@ -277,7 +304,10 @@ static void do_two(const char *device, char **words, bool is_late)
 
 static enum ibv_qp_type type_of(const char *word)
 {
-	return strcmp(word, "rc") == 0 ? IBV_QPT_RC : strcmp(word, "uc") == 0 ? IBV_QPT_UC : IBV_QPT_UD;
+	return strcmp(word, "rc") == 0 ? IBV_QPT_RC
+	     : strcmp(word, "uc") == 0 ? IBV_QPT_UC
+	     : strcmp(word, "ud") == 0 ? IBV_QPT_UD
+				       : IBV_QPT_RAW_PACKET;
 }
 
 int main(int argc, char **argv)
@@ -285,11 +315,15 @@ int main(int argc, char **argv)
 	if (argc < 7 || (argc - 4) % 3)
 		return 2;
 	type = type_of(argv[3]);
-	if (strcmp(argv[1], "one") != 0) {
-		do_two(argv[2], argv + 4, strcmp(argv[1], "late") == 0);
+	bool is_late = strcmp(argv[1], "late") == 0, is_lost = strcmp(argv[1], "lost") == 0;
+	if (is_late || strcmp(argv[1], "two") == 0) {
+		do_two(argv[2], argv + 4, is_late);
 		return 0;
 	}
 	open_device(argv[2]);
-	do_one(argv + 4);
+	if (strcmp(argv[1], "frames") == 0)
+		do_frames();
+	else
+		do_one(argv + 4, is_lost);
 	return 0;
 }
