@@ -208,6 +208,18 @@ def trouble__of_a_late_receive():
             expect(0 < got <= sent, True, f"RNR NAKs: {sent} sent, {got} received")
 
 
+@case
+def fork__begins_anew():
+    """A child that opens a device has counted nothing of what its parent did."""
+    with traffic("parent", ["send"], "wire"):
+        rows = {row["requests"] > 0: row for row in looked("stats")}
+        expect(sorted(rows), [False, True], "a child without requests, and its parent")
+        child, parent = rows[False], rows[True]
+        expect(parent["packets_out"] > 0 and parent["packets_in"] > 0, True, "packets of the parent")
+        expect(child["packets_out"], 0, "packets that the child has sent")
+        expect(child["polls"] < parent["polls"], True, f"polls: {child['polls']}, {parent['polls']}")
+
+
 def dropped(reason):
     return sum(row["dropped_" + reason] for row in looked("stats"))
 

@@ -2,11 +2,12 @@
 /*
  * Traffic of which each request is known: SENDs, WRITEs, READs and atomics of one queue pair to another, in
  * this process ("one") or a child ("two"; "late": that waits for a line on standard input before it posts
- * receives), or datagrams to a number that no queue pair has ("lost"). Half of each kind is posted
- * one by one, half in lists. Then "traffic" is printed; after a line the queue pairs are destroyed and "gone"
+ * receives), or datagrams to a number that no queue pair has ("lost"). Half of each kind is posted one by
+ * one, half in lists. Then "traffic" is printed; after a line the queue pairs are destroyed and "gone"
  * is printed; after another it ends. "frames" sends nothing: the device's frames come to a queue pair.
+ * "parent": as "one", but then a child opens the device, too, before "traffic" is printed.
  *
- * usage: traffic one|two|late|lost|frames DEVICE rc|uc|ud|raw KIND COUNT BYTES [KIND COUNT BYTES]...
+ * usage: traffic one|two|late|lost|frames|parent DEVICE rc|uc|ud|raw KIND COUNT BYTES [KIND COUNT BYTES]...
  */
 #include <infiniband/verbs.h>
 #include <stdbool.h>
@@ -15,6 +16,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -217,21 +219,49 @@ static void tell(const char *word)
 	fflush(stdout);
 }
 
-/* is_lost: nobody gets what is sent. */
-static void do_one(char **words, bool is_lost)
+struct pair {
+	struct end a, b;
+};
+
+/* Traffic within this process. is_lost: nobody gets what is sent. */
+static struct pair make_traffic(char **words, bool is_lost)
 {
-	struct end a = make_end(), b = make_end();
-	struct address there = address_of(&b);
+	struct pair p = { make_end(), make_end() };
+	struct address there = address_of(&p.b);
 
 	if (is_lost)
 		there.qpn = (there.qpn + SLOT_QPS) & 0xffffff; /* the host has no other process */
-	connect_end(&a, b.qp->qp_num);
-	connect_end(&b, a.qp->qp_num);
-	run_all(&a, &there, is_lost ? NULL : &b, words);
+	connect_end(&p.a, p.b.qp->qp_num);
+	connect_end(&p.b, p.a.qp->qp_num);
+	run_all(&p.a, &there, is_lost ? NULL : &p.b, words);
+	return p;
+}
+
+static void do_one(char **words, bool is_lost)
+{
+	struct pair p = make_traffic(words, is_lost);
+
 	tell("traffic");
 	await_line();
-	check(!ibv_destroy_qp(a.qp) && !ibv_destroy_qp(b.qp), "destroy_qp");
+	check(!ibv_destroy_qp(p.a.qp) && !ibv_destroy_qp(p.b.qp), "destroy_qp");
 	tell("gone");
+	await_line();
+}
+
+/* After its traffic it has a child, with a device of its own. */
+static void do_parent(const char *device, char **words)
+{
+	make_traffic(words, false);
+	pid_t child = fork();
+	check(child >= 0, "fork");
+	if (child) {
+		waitpid(child, NULL, 0);
+		return;
+	}
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	context = NULL;
+	open_device(device);
+	tell("traffic");
 	await_line();
 }
 
@@ -323,6 +353,8 @@ int main(int argc, char **argv)
 	open_device(argv[2]);
 	if (strcmp(argv[1], "frames") == 0)
 		do_frames();
+	else if (strcmp(argv[1], "parent") == 0)
+		do_parent(argv[2], argv + 4);
 	else
 		do_one(argv + 4, is_lost);
 	return 0;
