@@ -453,9 +453,13 @@ class Model {
 		request.arrived ??= p.t;
 		if (isFirst && p.operation === "SEND") this.pair(end, request, null);
 	}
-	/* A message and the receive that it took: the adapter may note either first. */
+	/*
+	 * A message and the receive that it took: the adapter may note either first. Of messages that may be
+	 * dropped, it is the last one that has come: those before it found no receive.
+	 */
 	pair(end, request, receive) {
 		const [mine, others] = request ? ["taking", "taken"] : ["taken", "taking"];
+		if (receive && isUnreliable(end.taking.at(-1))) end.taking.splice(0, end.taking.length - 1);
 		const other = end[others].shift();
 		if (!other) end[mine].push(request ?? receive);
 		else if (request) request.receive = other;
@@ -577,6 +581,7 @@ const isDropped = p => p.bad || Boolean(p.fault?.flags & FAULT.LOST);
 /* What faults did to a packet where it left and where it arrived. */
 const faultsOf = arrow => [arrow.from?.record.fault, arrow.to?.record.fault].filter(Boolean);
 const isLost = arrow => arrow.state === "lost" || arrow.state === "injected";
+const isUnreliable = request => request?.service === "UD" || request?.service === "UC";
 
 function workOperation(name) {
 	return name === "COMPARE_SWAP" || name === "FETCH_ADD"
