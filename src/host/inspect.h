@@ -85,7 +85,8 @@ enum { VB_STATE_MAX_BYTES = 256 << 20, VB_RECORD_MAX = 2048 };
 	X(naks_sent, "requests that were refused for good")                                     \
 	X(duplicates, "requests that came again")                                               \
 	X(early, "packets that came before one that they follow")                               \
-	X(unexecuted, "packets of UC that could not be carried out, or whose message lacks one")
+	X(unexecuted, "packets of UC that could not be carried out, or whose message lacks one") \
+	X(flushes, "FLUSHes")
 
 struct vb_counts {
 #define X(name, what) uint64_t name;

@@ -141,7 +141,9 @@ struct vb_local_qp {
 	bool is_drained;                            /* under vb_progress_lock: after the peer's death */
 	/* Statistics. sq.lock protects naks_received, resp_lock the others. */
 	uint64_t naks_received, naks_sent, starved;
-	struct vb_traffic done_before[VB_TRAFFIC_KINDS]; /* what the QP had done when it got this path */
+	/* what the QP had done when it got this path */
+	struct vb_traffic done_before[VB_TRAFFIC_KINDS];
+	uint64_t flushes_before;
 	uint64_t ring_offset;
 	uint8_t *stage[2];                          /* our byte streams, or NULL */
 	uint64_t stage_offset[2];

@@ -26,6 +26,7 @@ KINDS = {
     "read": ("reads", "read_bytes", 30, 5000),
     "atomic": ("atomics", "atomic_bytes", 20, 8),
 }
+FLUSH = {"flush": (None, None, 10, 4096)}  # which have no bytes of their own
 NAMES = [name for kind in KINDS.values() for name in kind[:2]]
 PATHS = {"local": {}, "wire": {"VERBATIM_LOCAL": "off"}}
 # How a process of the host reaches another's memory.
@@ -50,7 +51,7 @@ class Traffic:
     """traffic.c; it goes on with each line."""
 
     def __init__(self, mode, kinds, path, faults, qp_type, settings):
-        words = [str(word) for kind in kinds for word in (kind, *KINDS[kind][2:])]
+        words = [str(word) for kind in kinds for word in (kind, *{**KINDS, **FLUSH}[kind][2:])]
         self.process = subprocess.Popen(
             [VERBATIM, "run", TRAFFIC, mode, "vb_lo", qp_type, *words],
             stdin=subprocess.PIPE,
@@ -136,6 +137,19 @@ for a_type, (a_types_kinds, a_types_paths) in TYPES.items():
                 where = f"{a_mode}_process{'es' * (a_mode == 'two')}_{a_path}"
                 exact.__name__ = f"exact__{a_type}_{'_'.join(some)}__{where}"
                 CASES.append(exact)
+
+
+@case
+def exact__rc_flush():
+    """FLUSHes are requests, and packets, without bytes."""
+    count = FLUSH["flush"][2]
+    for path in (*PATHS, *COPIES):
+        with traffic("two", ["flush"], path):
+            here = 0 if path == "wire" else count
+            names = {"flushes": count, "requests": count, "bytes": 0, "shared": here, "shared_packets": here}
+            for what, rows in ("ports", of_all("ports")), ("processes", looked("stats")):
+                found = {name: sum(row[name] for row in rows) for name in names}
+                expect(found, names, f"{path}: {what}")
 
 
 @case

@@ -23,6 +23,7 @@
 enum { DEPTH = 128, LIST = 8, ROOM = 1 << 20, PORT = 1, GID_INDEX = 0, QKEY = 0x1234, SLOT_QPS = 1 << 12 };
 
 static enum ibv_qp_type type;
+static bool flushes; /* requests of that kind are asked for */
 
 struct end {
 	struct ibv_qp *qp;
@@ -72,17 +73,19 @@ static int init_mask(void)
 static struct end make_end(void)
 {
 	struct ibv_cq *cq = ibv_create_cq(context, 4 * DEPTH, NULL, NULL, 0);
-	struct ibv_qp_init_attr init = { .send_cq = cq, .recv_cq = cq, .qp_type = type, .sq_sig_all = 1,
-		.cap = { .max_send_wr = DEPTH, .max_recv_wr = DEPTH, .max_send_sge = 1, .max_recv_sge = 1 } };
+	struct ibv_qp_init_attr_ex init = { .send_cq = cq, .recv_cq = cq, .qp_type = type, .sq_sig_all = 1,
+		.cap = { .max_send_wr = DEPTH, .max_recv_wr = DEPTH, .max_send_sge = 1, .max_recv_sge = 1 },
+		.pd = pd, .comp_mask = IBV_QP_INIT_ATTR_PD | (flushes ? IBV_QP_INIT_ATTR_SEND_OPS_FLAGS : 0),
+		.send_ops_flags = IBV_QP_EX_WITH_FLUSH };
 	int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-		     IBV_ACCESS_REMOTE_ATOMIC;
+		     IBV_ACCESS_REMOTE_ATOMIC | (flushes ? IBV_ACCESS_FLUSH_GLOBAL : 0);
 	struct end e = { 0 };
 	void *buffer = aligned_alloc(4096, ROOM);
 
 	check(cq && buffer, "completion queue and memory");
 	memset(buffer, 0, ROOM);
 	e.mr = ibv_reg_mr(pd, buffer, ROOM, access);
-	e.qp = ibv_create_qp(pd, &init);
+	e.qp = ibv_create_qp_ex(context, &init);
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = PORT, .qp_access_flags = access,
 				    .qkey = QKEY };
 	check(e.mr && e.qp && !ibv_modify_qp(e.qp, &attr, init_mask()), "queue pair");
@@ -124,7 +127,8 @@ static enum ibv_wr_opcode opcode_of(const char *kind)
 {
 	return strcmp(kind, "send") == 0 ? IBV_WR_SEND
 	     : strcmp(kind, "write") == 0 ? IBV_WR_RDMA_WRITE
-	     : strcmp(kind, "read") == 0 ? IBV_WR_RDMA_READ : IBV_WR_ATOMIC_FETCH_AND_ADD;
+	     : strcmp(kind, "read") == 0 ? IBV_WR_RDMA_READ
+	     : strcmp(kind, "flush") == 0 ? IBV_WR_FLUSH : IBV_WR_ATOMIC_FETCH_AND_ADD;
 }
 
 static void await(struct end *e, unsigned n)
@@ -136,6 +140,19 @@ static void await(struct end *e, unsigned n)
 		check(found >= 0 && (!found || wc.status == IBV_WC_SUCCESS), "completion");
 		n -= (unsigned)found;
 	}
+}
+
+static void post_flushes(struct end *e, const struct address *to, uint32_t bytes, unsigned n)
+{
+	struct ibv_qp_ex *ex = ibv_qp_to_qp_ex(e->qp);
+
+	ibv_wr_start(ex);
+	for (unsigned i = 0; i < n; i++) {
+		ex->wr_flags = 0;
+		ibv_wr_flush(ex, to->rkey, to->buffer, bytes, IBV_FLUSH_GLOBAL, IBV_FLUSH_RANGE);
+	}
+	check(!ibv_wr_complete(ex), "flushes");
+	await(e, n);
 }
 
 static void post(struct end *e, const struct address *to, enum ibv_wr_opcode opcode, uint32_t bytes,
@@ -183,7 +200,10 @@ static void run(struct end *e, const struct address *to, struct end *receiver, c
 		n = done < count / 2 ? 1 : count - done < LIST ? count - done : LIST;
 		if (receiver && opcode == IBV_WR_SEND)
 			post_receives(receiver, n);
-		post(e, to, opcode, bytes, n);
+		if (opcode == IBV_WR_FLUSH)
+			post_flushes(e, to, bytes, n);
+		else
+			post(e, to, opcode, bytes, n);
 		if (receiver && opcode == IBV_WR_SEND)
 			await(receiver, n);
 	}
@@ -345,6 +365,8 @@ int main(int argc, char **argv)
 	if (argc < 7 || (argc - 4) % 3)
 		return 2;
 	type = type_of(argv[3]);
+	for (char **word = argv + 4; *word; word += 3)
+		flushes |= strcmp(*word, "flush") == 0;
 	bool is_late = strcmp(argv[1], "late") == 0, is_lost = strcmp(argv[1], "lost") == 0;
 	if (is_late || strcmp(argv[1], "two") == 0) {
 		do_two(argv[2], argv + 4, is_late);
