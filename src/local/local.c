@@ -690,6 +690,7 @@ static void count(const struct vb_qp *qp, struct vb_counts *c)
 		c->shared_packets += packets_of(requests, bytes, mtu);
 	}
 	c->naks_received += vb_count_read(&l->naks_received);
+	c->rnr_received += vb_count_read(&l->rnr_received);
 	c->naks_sent += vb_count_read(&l->naks_sent);
 	c->rnr_sent += vb_count_read(&l->starved);
 }

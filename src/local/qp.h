@@ -139,8 +139,9 @@ struct vb_local_qp {
 	uint64_t number;                            /* in the order of these, from 1 */
 	struct vb_list delayed_node;                /* in doorbell.c's list */
 	bool is_drained;                            /* under vb_progress_lock: after the peer's death */
-	/* Statistics. sq.lock protects naks_received, resp_lock the others. */
-	uint64_t naks_received, naks_sent, starved;
+	/* Statistics. sq.lock protects what was received, resp_lock the others. */
+	uint64_t naks_received, rnr_received, naks_sent, starved;
+	uint32_t starved_at;                        /* the request that was counted last: its position + 1 */
 	/* what the QP had done when it got this path */
 	struct vb_traffic done_before[VB_TRAFFIC_KINDS];
 	uint64_t flushes_before;

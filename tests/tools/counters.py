@@ -223,6 +223,17 @@ def trouble__of_a_late_receive():
 
 
 @case
+def trouble__of_a_receive_that_never_comes():
+    """It is no NAK that refuses for good, though the connection ends with it."""
+    for path in PATHS:
+        with traffic("starved", ["send"], path):
+            rows = of_all("qps")
+        found = {row["failed"]: {name for name in TROUBLE if row[name]} for row in rows}
+        expect(found.get(1, set()) - {"resent"}, {"rnr_received"}, f"{path}: what the requester counts")
+        expect(found.get(0), {"rnr_sent"}, f"{path}: what the other end counts")
+
+
+@case
 def fork__begins_anew():
     """A child that opens a device has counted nothing of what its parent did."""
     with traffic("parent", ["send"], "wire"):

@@ -5,9 +5,11 @@
  * receives), or datagrams to a number that no queue pair has ("lost"). Half of each kind is posted one by
  * one, half in lists. Then "traffic" is printed; after a line the queue pairs are destroyed and "gone"
  * is printed; after another it ends. "frames" sends nothing: the device's frames come to a queue pair.
- * "parent": as "one", but then a child opens the device, too, before "traffic" is printed.
+ * "parent": as "one", but then a child opens the device, too, before "traffic" is printed. "starved": one SEND
+ * to a child that posts no receive.
  *
- * usage: traffic one|two|late|lost|frames|parent DEVICE rc|uc|ud|raw KIND COUNT BYTES [KIND COUNT BYTES]...
+ * usage: traffic one|two|late|starved|lost|frames|parent DEVICE rc|uc|ud|raw REQUESTS...
+ *        REQUESTS: send|write|read|atomic|flush COUNT BYTES
  */
 #include <infiniband/verbs.h>
 #include <stdbool.h>
@@ -24,6 +26,7 @@ enum { DEPTH = 128, LIST = 8, ROOM = 1 << 20, PORT = 1, GID_INDEX = 0, QKEY = 0x
 
 static enum ibv_qp_type type;
 static bool flushes; /* requests of that kind are asked for */
+static bool starves; /* there is no receive */
 
 struct end {
 	struct ibv_qp *qp;
@@ -116,8 +119,8 @@ static void connect_end(struct end *e, uint32_t qpn)
 		check((e->ah = ibv_create_ah(pd, &attr.ah_attr)), "address handle");
 	check(!ibv_modify_qp(e->qp, &attr, type == IBV_QPT_RC ? RC_TO_RTR : type == IBV_QPT_UC ? TO_RTR :
 			     IBV_QP_STATE), "RTR");
-	attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS, .timeout = 20, .retry_cnt = 7, .rnr_retry = 7,
-				      .max_rd_atomic = 16 };
+	attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS, .timeout = 20, .retry_cnt = 7,
+				      .rnr_retry = starves ? 1 : 7, .max_rd_atomic = 16 };
 	check(!ibv_modify_qp(e->qp, &attr, type == IBV_QPT_RC ? RC_TO_RTS : TO_RTS), "RTS");
 }
 
@@ -179,6 +182,19 @@ static void post(struct end *e, const struct address *to, enum ibv_wr_opcode opc
 	}
 	check(!ibv_post_send(e->qp, list, &bad), "post_send");
 	await(e, n);
+}
+
+static void post_in_vain(struct end *e)
+{
+	struct ibv_sge piece = { .addr = (uintptr_t)e->mr->addr, .length = 8, .lkey = e->mr->lkey };
+	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND, .sg_list = &piece, .num_sge = 1 }, *bad;
+	struct ibv_wc wc;
+	int found;
+
+	check(!ibv_post_send(e->qp, &wr, &bad), "post_send");
+	while ((found = ibv_poll_cq(e->qp->send_cq, 1, &wc)) == 0)
+		;
+	check(found == 1 && wc.status == IBV_WC_RNR_RETRY_EXC_ERR, "a completion with an error");
 }
 
 static void post_receives(struct end *e, unsigned n)
@@ -322,7 +338,7 @@ static void do_two(const char *device, char **words, bool is_late)
 	here = address_of(&e);
 	swap(s[!child], &here, &there, sizeof(here));
 	connect_end(&e, there.qpn);
-	unsigned sends = count_sends(words);
+	unsigned sends = starves ? 0 : count_sends(words);
 	if (!child && sends) {
 		if (is_late) {
 			swap(s[1], &word, &word, 1);
@@ -335,7 +351,11 @@ static void do_two(const char *device, char **words, bool is_late)
 	}
 	if (child && sends)
 		swap(s[0], &word, &word, 1);
-	if (child)
+	if (starves)
+		swap(s[!child], &word, &word, 1);
+	if (child && starves)
+		post_in_vain(&e);
+	else if (child)
 		run_all(&e, &there, NULL, words);
 	swap(s[!child], &word, &word, 1);
 	if (child) {
@@ -367,8 +387,9 @@ int main(int argc, char **argv)
 	type = type_of(argv[3]);
 	for (char **word = argv + 4; *word; word += 3)
 		flushes |= strcmp(*word, "flush") == 0;
+	starves = strcmp(argv[1], "starved") == 0;
 	bool is_late = strcmp(argv[1], "late") == 0, is_lost = strcmp(argv[1], "lost") == 0;
-	if (is_late || strcmp(argv[1], "two") == 0) {
+	if (is_late || starves || strcmp(argv[1], "two") == 0) {
 		do_two(argv[2], argv + 4, is_late);
 		return 0;
 	}
