@@ -1004,6 +1004,35 @@ def run__memory_of_those_that_ended():
     expect(len(Capture(log("ended.pcapng")).interfaces), 4, "processes")
 
 
+# One after the other, children open the device.
+CHILDREN = """
+import ctypes, os, sys
+verbs = ctypes.CDLL("libibverbs.so.1")
+verbs.ibv_get_device_list.restype = ctypes.POINTER(ctypes.c_void_p)
+verbs.ibv_open_device.argtypes = [ctypes.c_void_p]
+verbs.ibv_open_device.restype = ctypes.c_void_p
+devices = verbs.ibv_get_device_list(None)
+failed = 0
+for _ in range(int(sys.argv[1])):
+    pid = os.fork()
+    if not pid:
+        os._exit(not verbs.ibv_open_device(devices[0]))
+    failed |= os.waitpid(pid, 0)[1]
+sys.exit(failed != 0)
+"""
+
+
+@case
+def run__all_of_many_that_come_and_go():
+    path, many = log("many.pcapng"), 260
+    words = [f"--capture={path}", "--buffer=1", sys.executable, "-c", CHILDREN, str(many)]
+    done = subprocess.run(
+        [VERBATIM, "run", *words], capture_output=True, text=True, check=False, timeout=4 * LIMIT_S
+    )
+    expect((done.returncode, done.stderr), (0, ""), "exit status and complaints")
+    expect(len(Capture(path).interfaces) >= many, True, "processes")
+
+
 @case
 def reader_along():
     """Who reads the standard output gets what there is while the capture goes on: at first that it begins."""
