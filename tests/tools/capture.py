@@ -438,9 +438,9 @@ def local_atomics():
 @case
 def flushes_and_atomic_writes():
     """No program posts these: two cases of our own do. Both are answered like a READ of nothing."""
-    for test, case_name, name, count in (
-        ("builders", "flushes", "FLUSH", 2),
-        ("regions", "atomic_write__a_word", "ATOMIC_WRITE", 100),
+    for test, case_name, name, count, opcode, key_at in (
+        ("builders", "flushes", "FLUSH", 2, 14, 12 + 4 + 8),
+        ("regions", "atomic_write__a_word", "ATOMIC_WRITE", 100, 15, 12 + 8),
     ):
         path = log(f"{name}.pcapng")
         program = os.path.join(BUILD, "tests", "conformance", "rc", f"test_rc_{test}")
@@ -457,6 +457,10 @@ def flushes_and_atomic_writes():
             expect(
                 capture.names(direction)[packet] >= count, True, f"{packet} among {capture.names(direction)}"
             )
+        roce = [c.header(48 if c.ip[0] >> 4 == 6 else 28) for c in capture.packets if c.packet.name == name]
+        sent_keys = {header[key_at : key_at + 4] for header in roce}
+        posted = {e.rkey.to_bytes(4, "big") for e in capture.of_kind(POST_SEND) if e.opcode == opcode}
+        expect((bool(sent_keys), sent_keys - posted), (True, set()), f"keys of {name} that no post has")
 
 
 @case
