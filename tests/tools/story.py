@@ -216,12 +216,21 @@ class Side:
     def packet(self, at, out, opcode, psn, rest=b"", dropped=False):
         to = self.scene.other(self).qpn if out else self.qpn
         source, destination = (self, self.scene.other(self)) if out else (self.scene.other(self), self)
-        ip = ip_packet(source.index + 1, destination.index + 1, bth(opcode, to, psn) + rest + bytes(4))
+        data = bth(opcode, to, psn) + rest + bytes(4)
+        self.put(at, out, ip_packet(source.index + 1, destination.index + 1, data), dropped)
+
+    def put(self, at, out, ip, dropped=False):
         text = f"{'from' if out else 'to'} {self.name}, {self.scene.way}, QP 0x{self.qpn:06x}"
         text += "; dropped: its ICRC is wrong" if dropped else ""
         options = timeline.option(1, text.encode()) + direction(out) + timeline.option(0, b"")
         body = struct.pack("<II", len(ip), len(ip)) + ip + bytes(-len(ip) % 4) + options
         self.scene.add(at, self.index, timeline.PACKET, body)
+
+    def sends_datagram(self, at, psn, destination):
+        """To a queue pair of another address, which is not captured."""
+        deth = struct.pack(">II", 0x1234, self.qpn)
+        data = bth(UD_SEND_ONLY, 0x20 + destination, psn) + deth + bytes(8) + bytes(4)
+        self.put(at, True, ip_packet(self.index + 1, destination, data))
 
     def sends(self, at, psn, opcode=SEND_ONLY, arrives=None, dropped=False):
         """A request's packet leaves here, and arrives there unless it is lost."""
@@ -648,6 +657,20 @@ def dropped_datagrams():
     found = s.told("unreliable")
     for wr in 7, 8, 9:
         check(found, wr, r"took 2 µs\.$")
+
+
+@case
+def datagrams_to_several():
+    """Each post has the packet that left for it, wherever the others went."""
+    s = Scene()
+    for wr, leaves in (1, 101), (2, 201), (3, 350), (4, 401):
+        s.a.post(100 * wr, wr)
+        s.a.sends_datagram(leaves, wr, 2 + wr % 2)
+        s.a.complete(leaves + 1, wr)
+    found = s.told("several")
+    for wr in 1, 2, 4:
+        check(found, wr, r"took 2 µs\.$")
+    check(found, 3, r"took 51 µs\. It waited 50 µs in the send queue\.$")
 
 
 @case

@@ -82,6 +82,8 @@ class Model {
 		for (const r of capture.records) this.place(r);
 		this.finishTalks();
 		this.placeEvents();
+		for (const c of this.connections) this.prepare(c);
+		this.followAll();
 		for (const c of this.connections) this.finish(c);
 		this.connections.sort(
 			(a, b) =>
@@ -261,11 +263,18 @@ class Model {
 		this.waiting = [];
 	}
 
-	finish(c) {
+	prepare(c) {
 		c.items.sort((a, b) => a.record.id - b.record.id);
 		this.orient(c);
 		this.matchArrows(c);
-		for (const item of c.items) this.follow(c, item);
+	}
+	/* In the order of time over all connections: a queue pair for datagrams has many. */
+	followAll() {
+		const all = this.connections.flatMap(c => c.items.map(item => [c, item]));
+		all.sort(([, a], [, b]) => a.record.id - b.record.id);
+		for (const [c, item] of all) this.follow(c, item);
+	}
+	finish(c) {
 		for (const end of c.ends) this.finishEnd(c, end);
 		c.requests.sort((a, b) => a.begin - b.begin);
 		c.items = null;
