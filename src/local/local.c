@@ -291,6 +291,7 @@ static void detach(struct vb_qp *qp)
 		vb_peer_put(l->peer);
 	qp->path_state = NULL;
 	free(l->piece);
+	free(l->capture.passed);
 	free(l);
 }
 
