@@ -197,7 +197,10 @@ uint64_t bytes_done(const struct vb_counts *c)
 	return c->send_bytes + c->write_bytes + c->read_bytes + c->atomic_bytes;
 }
 
-uint64_t requests_done(const struct vb_counts *c) { return c->sends + c->writes + c->reads + c->atomics; }
+uint64_t requests_done(const struct vb_counts *c)
+{
+	return c->sends + c->writes + c->reads + c->atomics + c->flushes;
+}
 
 static void describe_qp(struct row *row, const struct vb_record_qp *r, const struct processes *all)
 {

@@ -53,8 +53,9 @@ struct recorder {
 	struct recorder_options options;
 	struct pcapng file;
 	FILE *out;
-	struct source sources[RECORDER_SOURCES];
-	unsigned count;
+	struct source *sources;         /* in the order of their coming, those that have ended, too */
+	struct pollfd *polls;           /* one for each, and one more */
+	unsigned count, source_room;
 	struct waiting *waiting;
 	size_t nwaiting, room;
 	uint64_t order, written;
@@ -65,6 +66,19 @@ struct recorder {
 		char name[PROCESS_NAME];
 	} peers[PEERS];
 };
+
+/* A place for one more source, and for its part of a poll. */
+static struct source *next_source(struct recorder *r)
+{
+	if (r->count == r->source_room) {
+		r->source_room = r->source_room ? r->source_room * 2 : 64;
+		r->sources = realloc(r->sources, r->source_room * sizeof(*r->sources));
+		r->polls = realloc(r->polls, (r->source_room + 1) * sizeof(*r->polls));
+		if (!r->sources || !r->polls)
+			exit(complain("out of memory"));
+	}
+	return &r->sources[r->count];
+}
 
 struct recorder *recorder_open(const struct recorder_options *options)
 {
@@ -79,7 +93,11 @@ struct recorder *recorder_open(const struct recorder_options *options)
 		free(r);
 		return NULL;
 	}
+<<<<<<< HEAD
 	r->realtime_ns = vb_clock_ns(CLOCK_REALTIME) - vb_clock_ns(CLOCK_MONOTONIC);
+=======
+	next_source(r);
+	r->realtime_ns = now_ns(CLOCK_REALTIME) - now_ns(CLOCK_MONOTONIC);
 	pcapng_begin(&r->file, r->out, "verbatim " VB_VERSION);
 	return r;
 }
@@ -112,12 +130,10 @@ bool recorder_add(struct recorder *r, int fd, pid_t pid, const char *name, const
 	struct process p = { .fd = fd };
 	char interface[96];
 	int memfd = -1;
-	struct vb_capture_ring *ring =
-		r->count < RECORDER_SOURCES ? make_ring(r->options.ring_bytes, &memfd) : NULL;
-	struct source *s = &r->sources[r->count];
+	struct vb_capture_ring *ring = make_ring(r->options.ring_bytes, &memfd);
+	struct source *s = next_source(r);
 
-	*why = r->count == RECORDER_SOURCES ? "there are too many"
-	     : ring ? NULL : "no memory for its packets";
+	*why = ring ? NULL : "no memory for its packets";
 	if (ring && process_question(&p, &q, memfd))
 		*why = "it cannot be asked";
 	if (memfd >= 0)
@@ -458,8 +474,8 @@ static void take_and_write(struct recorder *r)
 
 bool recorder_step(struct recorder *r, int fd, int wait_ms)
 {
-	struct pollfd polls[RECORDER_SOURCES + 1];
 	unsigned count = r->count;
+	struct pollfd *polls = r->polls;
 
 	for (unsigned i = 0; i < count; i++)
 		polls[i] = (struct pollfd){ .fd = r->sources[i].fd, .events = POLLIN };
@@ -505,6 +521,8 @@ int recorder_close(struct recorder *r, bool quiet)
 			r->count == 1 ? "" : "es", r->options.path, dropped ? "" : "\n");
 	if (dropped)
 		fprintf(stderr, "; %" PRIu64 " dropped for want of room (--buffer)\n", dropped);
+	free(r->sources);
+	free(r->polls);
 	free(r->waiting);
 	free(r);
 	return failed;

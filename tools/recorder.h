@@ -14,8 +14,6 @@
 #include "answers/ask.h"
 #include "pcapng.h"
 
-enum { RECORDER_SOURCES = 256 };
-
 struct recorder_options {
 	const char *path;               /* "-": standard output */
 	struct vb_capture_filter filter;

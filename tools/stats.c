@@ -10,11 +10,20 @@
 
 static struct table last; /* what was shown before, for rates */
 
+/* Of a process that did not answer it tells nothing. */
+static bool has_answered(const struct row *row)
+{
+	for (unsigned i = 0; i < row->count; i++)
+		if (strcmp(row->fields[i].name, "trouble") == 0)
+			return !row->fields[i].text[0];
+	return true;
+}
+
 static const struct row *find(const char *pid)
 {
 	for (unsigned i = 0; i < last.count; i++)
 		if (strcmp(last.rows[i].fields[0].text, pid) == 0)
-			return &last.rows[i];
+			return has_answered(&last.rows[i]) ? &last.rows[i] : NULL;
 	return NULL;
 }
 

@@ -85,7 +85,8 @@ enum { VB_STATE_MAX_BYTES = 256 << 20, VB_RECORD_MAX = 2048 };
 	X(naks_sent, "requests that were refused for good")                                     \
 	X(duplicates, "requests that came again")                                               \
 	X(early, "packets that came before one that they follow")                               \
-	X(unexecuted, "packets of UC that could not be carried out, or whose message lacks one")
+	X(unexecuted, "packets of UC that could not be carried out, or whose message lacks one") \
+	X(flushes, "FLUSHes")
 
 struct vb_counts {
 #define X(name, what) uint64_t name;
@@ -103,7 +104,7 @@ struct vb_counts {
 	X(STRANGER, "stranger", "it is not from the address that the queue pair is connected to") \
 	X(UNEXPECTED, "unexpected", "the connection has no use for it: late, or out of place")  \
 	X(QKEY, "qkey", "a datagram with another Q_Key")                                        \
-	X(NO_RECEIVE, "no_receive", "a datagram for which no receive was posted")               \
+	X(NO_RECEIVE, "no_receive", "a datagram or frame for which no receive was posted")      \
 	X(TOO_LONG, "too_long", "a datagram that is longer than the receive")                   \
 	X(NO_ROOM, "no_room", "the process that it is for takes nothing for too long")
 

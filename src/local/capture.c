@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "local/capture.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "adapter/memory/ranges.h"
@@ -33,6 +34,34 @@ static bool fetch_entry(void *ctx, uint64_t offset, size_t bytes, uint8_t *to)
 	return true;
 }
 
+/* This process has it for a moment only: it is kept until the request is shown. */
+void vb_capture_passed(struct vb_local_qp *l, uint64_t n)
+{
+	if (!l->cur.done) {
+		free(l->capture.passed);
+		l->capture.passed = malloc(l->cur.length);
+		l->capture.passed_bytes = 0;
+	}
+	if (!l->capture.passed || l->capture.passed_bytes != l->cur.done)
+		return; /* there is no memory, or the capture began behind the request's beginning */
+	memcpy(l->capture.passed + l->cur.done, l->piece->bytes, n);
+	l->capture.passed_bytes += n;
+}
+
+static bool fetch_passed(const struct vb_local_qp *l, uint64_t offset, size_t bytes, uint8_t *to)
+{
+	if (!l->capture.passed || offset + bytes > l->capture.passed_bytes)
+		return false;
+	memcpy(to, l->capture.passed + offset, bytes);
+	return true;
+}
+
+static void forget_passed(struct vb_local_qp *l)
+{
+	free(l->capture.passed);
+	l->capture.passed = NULL;
+}
+
 /* ctx: the responder's half. A SEND has gone to the receive, all else to or from where the request said. */
 static bool fetch_target(void *ctx, uint64_t offset, size_t bytes, uint8_t *to)
 {
@@ -40,6 +69,8 @@ static bool fetch_target(void *ctx, uint64_t offset, size_t bytes, uint8_t *to)
 	const struct vb_slot_copy *r = &l->cur;
 	struct vb_ranges from, into;
 	uint64_t va;
+	if (l->resp.is_remote)
+		return fetch_passed(l, offset, bytes, to);
 	if (r->opcode == IBV_WR_SEND || r->opcode == IBV_WR_SEND_WITH_IMM ||
 	    r->opcode == IBV_WR_SEND_WITH_INV)
 		return l->execution.have_rwqe &&
@@ -200,4 +231,5 @@ void vb_capture_served(struct vb_local_qp *l, enum ibv_wc_status status)
 	m.msn = ++l->capture.served & PSN_MASK;
 	vb_capture_answer(&m);
 	l->capture.expected = (psn + vb_captured_packets(l->qp, &what)) & PSN_MASK;
+	forget_passed(l);
 }

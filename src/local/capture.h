@@ -23,6 +23,9 @@ void vb_capture_executed_here(struct vb_local_qp *l, const struct vb_sqe *sqe) _
 /* resp_lock is held; the request's memory is still allowed. */
 void vb_capture_served(struct vb_local_qp *l, enum ibv_wc_status status) __attribute__((cold));
 
+/* As vb_show_passed. */
+void vb_capture_passed(struct vb_local_qp *l, uint64_t n) __attribute__((cold));
+
 /* An entry goes through the ring: after its place is counted, before the peer can see it. */
 static inline void vb_show_published(struct vb_local_qp *l, const struct vb_sqe *sqe)
 {
@@ -53,6 +56,16 @@ static inline void vb_show_served(struct vb_local_qp *l, enum ibv_wc_status stat
 {
 	if (vb_qp_is_captured(l->qp))
 		vb_capture_served(l, status);
+}
+
+/*
+ * The next n bytes of the current request, which is for a queue of another process, have gone through the
+ * piece. resp_lock is held.
+ */
+static inline void vb_show_passed(struct vb_local_qp *l, uint64_t n)
+{
+	if (vb_qp_is_captured(l->qp))
+		vb_capture_passed(l, n);
 }
 
 #endif

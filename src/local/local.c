@@ -188,6 +188,7 @@ static int attach(struct vb_qp *qp)
 	}
 	l->peer = peer;
 	memcpy(l->done_before, qp->sq.done, sizeof(l->done_before));
+	l->flushes_before = qp->counts.flushes;
 	l->req.ring = vb_arena_at(l->ring_offset);
 	l->give_up = (struct vb_timer){ .fire = vb_requester_give_up, .arg = l };
 	l->rnr = (struct vb_timer){ .fire = vb_serve_rnr_fired, .arg = l };
@@ -291,6 +292,7 @@ static void detach(struct vb_qp *qp)
 		vb_peer_put(l->peer);
 	qp->path_state = NULL;
 	free(l->piece);
+	free(l->capture.passed);
 	free(l);
 }
 
@@ -663,6 +665,9 @@ static void count(const struct vb_qp *qp, struct vb_counts *c)
 	const struct vb_local_qp *l = vb_local_of(qp);
 	enum ibv_mtu path_mtu = vb_qp_attr(qp, path_mtu);
 	uint32_t mtu = vb_mtu_bytes(path_mtu ? path_mtu : IBV_MTU_4096);
+	uint64_t flushes = vb_count_read(&qp->counts.flushes) - l->flushes_before;
+	c->shared += flushes;
+	c->shared_packets += flushes;
 	for (unsigned i = 0; i < VB_TRAFFIC_KINDS; i++) {
 		uint64_t requests = vb_count_read(&qp->sq.done[i].requests) - l->done_before[i].requests,
 			 bytes = vb_count_read(&qp->sq.done[i].bytes) - l->done_before[i].bytes;
@@ -671,6 +676,7 @@ static void count(const struct vb_qp *qp, struct vb_counts *c)
 		c->shared_packets += packets_of(requests, bytes, mtu);
 	}
 	c->naks_received += vb_count_read(&l->naks_received);
+	c->rnr_received += vb_count_read(&l->rnr_received);
 	c->naks_sent += vb_count_read(&l->naks_sent);
 	c->rnr_sent += vb_count_read(&l->starved);
 }

@@ -131,6 +131,9 @@ struct vb_local_qp {
 		/* of the next message, and of the next in the ring to be answered */
 		uint32_t psn, answered_psn, msn;
 		uint32_t expected, served;
+		/* what has come of the current request, for a queue of another process; NULL: nothing is known */
+		uint8_t *passed;
+		uint64_t passed_bytes;
 	} capture;
 
 	struct vb_timer give_up, rnr, again;        /* again: for a receive of another process's queue */
@@ -140,9 +143,12 @@ struct vb_local_qp {
 	uint64_t number;                            /* in the order of these, from 1 */
 	struct vb_list delayed_node;                /* in doorbell.c's list */
 	enum vb_peer_end end;                       /* under vb_progress_lock */
-	/* Statistics. sq.lock protects naks_received, resp_lock the others. */
-	uint64_t naks_received, naks_sent, starved;
-	struct vb_traffic done_before[VB_TRAFFIC_KINDS]; /* what the QP had done when it got this path */
+	/* Statistics. sq.lock protects what was received, resp_lock the others. */
+	uint64_t naks_received, rnr_received, naks_sent, starved;
+	uint32_t starved_at;                        /* the request that was counted last: its position + 1 */
+	/* what the QP had done when it got this path */
+	struct vb_traffic done_before[VB_TRAFFIC_KINDS];
+	uint64_t flushes_before;
 	uint64_t ring_offset;
 	uint8_t *stage[2];                          /* our byte streams, or NULL */
 	uint64_t stage_offset[2];

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "adapter/execution/refusal.h"
 #include "adapter/queues/completion.h"
 #include "adapter/queues/payload.h"
 #include "adapter/queues/status.h"
@@ -638,9 +639,15 @@ static enum ibv_wc_status status_of_nak(unsigned status)
 
 static bool fail_by(struct vb_local_qp *l, enum ibv_wc_status status)
 {
-	l->naks_received++;
 	vb_qp_fail(l->qp, status, vb_wc_status_text(status));
 	return false;
+}
+
+static bool fail_by_nak(struct vb_local_qp *l, enum ibv_wc_status status)
+{
+	l->naks_received += vb_is_nak(status);
+	l->rnr_received += status == IBV_WC_RNR_RETRY_EXC_ERR;
+	return fail_by(l, status);
 }
 
 /*
@@ -726,7 +733,7 @@ __attribute__((flatten)) bool vb_requester_take_acks(struct vb_local_qp *l)
 	if (!status || done != acked(l))
 		return true;
 	vb_show_acknowledged(l, vb_sq_at(sq, sq->head), status);
-	return fail_by(l, status_of_nak(status));
+	return fail_by_nak(l, status_of_nak(status));
 }
 
 __attribute__((flatten)) void vb_requester_take_piggybacked_ack(struct vb_local_qp *l)

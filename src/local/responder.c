@@ -423,7 +423,7 @@ static void finish_failed(struct vb_local_qp *l, const struct failure *f, struct
 		 epoch = l->resp.their_epoch;
 	struct vb_execution *x = &l->execution;
 	bool is_reported = x->have_rwqe && f->refusal; /* by the receive's completion */
-	l->naks_sent++;
+	l->naks_sent += vb_is_nak(f->nak);
 	explain_refusal(l, f);
 	vb_show_served(l, f->nak);
 	if (f->refusal && x->receive_status == IBV_WC_SUCCESS)

@@ -123,14 +123,21 @@ bool vb_serve_may(struct vb_local_qp *l)
 
 /* ---- receives ---- */
 
+/* A request counts once, however long it waits. */
+static void count_starved(struct vb_local_qp *l)
+{
+	uint32_t at = atomic_load_explicit(&l->resp.next, memory_order_relaxed) + 1;
+	l->starved += l->starved_at != at;
+	l->starved_at = at;
+}
+
 /*
  * No receive is posted: wait for one, as long as the requester's rnr_retry and this QP's min_rnr_timer say.
  */
 enum step vb_serve_not_ready(struct vb_local_qp *l, struct failure *f)
 {
 	unsigned retries = atomic_load(&vb_theirs_of(l)->rnr_retry);
-	if (!atomic_load_explicit(&l->resp.waits, memory_order_relaxed))
-		l->starved++;
+	count_starved(l);
 	if (vb_unlikely(vb_observer != NULL))
 		vb_observer->starved(
 			l->qp, retries >= 7 ? UINT64_MAX :

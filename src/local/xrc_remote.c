@@ -10,6 +10,7 @@
 #include "adapter/progress/progress.h"
 #include "adapter/xrc/xrc_remote.h"
 #include "base/nanoseconds.h"
+#include "local/capture.h"
 #include "local/serve.h"
 
 enum { LOOK_AGAIN_NS = VB_NS_PER_MS }; /* for a receive: its post rings in the other process only */
@@ -65,6 +66,8 @@ static enum step carry(struct vb_local_qp *l, uint64_t n, carrier *way, struct f
 	vb_busy_begin(l, VB_STREAM_RESPONSE);
 	enum step step = vb_serve_may(l) ? way(l, &ours, f) : STEP_IDLE;
 	vb_busy_end(l, VB_STREAM_RESPONSE);
+	if (step == STEP_DONE)
+		vb_show_passed(l, n);
 	return step;
 }
 

@@ -32,10 +32,14 @@ static struct vb_list queue = VB_LIST_INIT(queue);
 static atomic_uint nwaiting; /* changed under lock */
 static struct vb_timer timer = { .fire = try_again };
 
-static int put(uint32_t slot, const struct vb_inbox_addr *addr, const void *packet, size_t bytes)
+/* True: the packet is done with, also if nobody has the slot. False: there is no room now. */
+static bool put(uint32_t slot, const struct vb_inbox_addr *addr, const void *packet, size_t bytes)
 {
 	struct iovec iov = { (void *)(uintptr_t)packet, bytes };
-	return vb_inbox_send(slot, addr, &iov, 1);
+	int err = vb_inbox_send(slot, addr, &iov, 1);
+	if (vb_unlikely(err && err != -EAGAIN))
+		vb_drop(VB_DROP_NO_QP);
+	return err != -EAGAIN;
 }
 
 static bool waits_locked(uint32_t slot)
@@ -67,11 +71,10 @@ static void enqueue_locked(uint32_t slot, const struct vb_inbox_msg *msg)
 
 void vb_forward(uint32_t slot, const struct vb_inbox_msg *msg)
 {
-	if (vb_likely(!atomic_load(&nwaiting)) &&
-	    put(slot, &msg->addr, msg->payload, msg->payload_bytes) != -EAGAIN)
-		return; /* done, or nobody has this slot */
+	if (vb_likely(!atomic_load(&nwaiting)) && put(slot, &msg->addr, msg->payload, msg->payload_bytes))
+		return;
 	pthread_mutex_lock(&lock);
-	if (waits_locked(slot) || put(slot, &msg->addr, msg->payload, msg->payload_bytes) == -EAGAIN)
+	if (waits_locked(slot) || !put(slot, &msg->addr, msg->payload, msg->payload_bytes))
 		enqueue_locked(slot, msg);
 	pthread_mutex_unlock(&lock);
 }
@@ -90,8 +93,7 @@ static void try_all_locked(uint64_t now_ns)
 	for (struct vb_list *node = queue.next, *next; node != &queue; node = next) {
 		struct waiting *w = vb_container_of(node, struct waiting, node);
 		next = node->next;
-		bool waits = is_full(&full, w->slot) ||
-			     put(w->slot, &w->addr, w->packet, w->bytes) == -EAGAIN;
+		bool waits = is_full(&full, w->slot) || !put(w->slot, &w->addr, w->packet, w->bytes);
 		if (waits)
 			set_full(&full, w->slot);
 		if (waits && now_ns - w->since_ns < MAX_WAIT_NS)

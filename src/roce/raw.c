@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "adapter/device/device.h"
+#include "adapter/inspection/counts.h"
 #include "adapter/memory/arena.h"
 #include "adapter/memory/hold.h"
 #include "adapter/memory/ranges.h"
@@ -310,12 +311,15 @@ static void receive(struct vb_qp *qp, const struct heard *h, uint32_t tag)
 	struct vb_cqe e = { .opcode = IBV_WC_RECV, .status = IBV_WC_SUCCESS, .flow_tag = tag,
 			    .wc_flags = h->is_checked ? IBV_WC_IP_CSUM_OK : 0 };
 	vb_lock(&qp->resp_lock);
-	if (vb_qp_listens(qp) && vb_receive_take(qp, &w)) {
+	bool is_ready = vb_qp_listens(qp);
+	if (is_ready && vb_receive_take(qp, &w)) {
 		cut_to_taste(h, atomic_load(&qp->create_flags), &pieces, &e.cvlan);
 		e.wr_id = w.wr_id;
 		e.byte_len = (uint32_t)pieces.bytes;
 		e.status = scatter(&w, &pieces);
 		vb_receive_complete(qp, &e);
+	} else {
+		vb_drop(is_ready ? VB_DROP_NO_RECEIVE : VB_DROP_NOT_READY);
 	}
 	vb_unlock(&qp->resp_lock);
 	if (vb_likely(e.status == IBV_WC_SUCCESS))

@@ -144,6 +144,8 @@ static bool await_packets(uint64_t *sleeps_until)
 	return found;
 }
 
+static uint64_t seen, sleeps_until; /* of stay_awake, the progress thread's */
+
 /*
  * The progress thread is about to sleep. A wake-up costs both sides more than the next packets of a stream
  * take to come. So after many packets it stays awake, unless other threads want the processor. True: packets
@@ -151,7 +153,6 @@ static bool await_packets(uint64_t *sleeps_until)
  */
 static bool stay_awake(void)
 {
-	static uint64_t seen, sleeps_until; /* the progress thread's */
 	struct vb_udp_counts counts;
 	vb_udp_count(&counts);
 	bool is_stream = counts.packets_in - seen >= VB_STREAM_PACKETS;
@@ -179,7 +180,11 @@ static bool is_busy(void) { return vb_udp_is_receiving() || vb_bursts_are_used()
 
 static const struct vb_path_io io = { .pump = pump, .set_wakeup = watch, .is_busy = is_busy };
 
-static void forget(void) { batch.count = 0; }
+static void forget(void)
+{
+	batch.count = 0;
+	seen = sleeps_until = 0;
+}
 
 __attribute__((constructor)) static void listen_to_udp(void)
 {

@@ -167,6 +167,8 @@ static bool arrived(struct vb_qp *qp, const struct vb_inbox_msg *msg, const stru
 		vb_drop(VB_DROP_NOT_READY);
 	} else if (!vb_qp_route_matches(&c->route, &msg->addr)) {
 		vb_qp_route_drop_stranger(qp, &c->route, &msg->addr);
+	} else if (vb_unlikely(packet->opcode >> VB_OPCODE_BITS != VB_SERVICE_UC)) {
+		vb_drop(VB_DROP_UNEXPECTED);
 	} else {
 		broken = !take(c, packet);
 	}

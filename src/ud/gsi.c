@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "adapter/inspection/counts.h"
 #include "base/nanoseconds.h"
 #include "base/outbox.h"
 #include "roce/packet_faults.h"
@@ -286,17 +287,29 @@ static bool is_forged(const struct vb_cm_msg *cm, const struct in6_addr *src)
 	       vb_slot_is_spoofed(offer.qpn[1] >> VB_SLOT_SHIFT, src);
 }
 
+/* Fills in the arrival's packet. */
+static bool makes_sense(const struct vb_inbox_msg *msg, struct arrival *a, struct vb_cm_msg *cm)
+{
+	if (msg->payload_bytes != sizeof(a->packet) || !is_unicast(&msg->addr.src) ||
+	    !is_unicast(&msg->addr.dst))
+		return false;
+	memcpy(&a->packet, msg->payload, sizeof(a->packet));
+	return !vb_gsi_packet_parse(&a->packet, sizeof(a->packet), cm);
+}
+
 static void receive(const struct vb_inbox_msg *msg, unsigned ifindex)
 {
 	struct arrival a = { .addr = msg->addr, .ifindex = ifindex };
 	struct vb_cm_msg cm;
 
-	if (msg->payload_bytes != sizeof(a.packet) || !is_unicast(&msg->addr.src) ||
-	    !is_unicast(&msg->addr.dst))
+	if (!makes_sense(msg, &a, &cm)) {
+		vb_drop(VB_DROP_MALFORMED);
 		return;
-	memcpy(&a.packet, msg->payload, sizeof(a.packet));
-	if (vb_gsi_packet_parse(&a.packet, sizeof(a.packet), &cm) || is_forged(&cm, &msg->addr.src))
+	}
+	if (is_forged(&cm, &msg->addr.src)) {
+		vb_drop(VB_DROP_FORGED);
 		return;
+	}
 	if (find_receiver(&a, &cm))
 		pass_on(&a);
 	else

@@ -214,8 +214,10 @@ static struct outcome put(struct vb_qp *qp, const struct vb_sqe *sqe, struct vb_
 		return (struct outcome){ .full = true };
 	if (err == -EFAULT)
 		return failed(IBV_WC_LOC_PROT_ERR, vb_key_fault_text(VB_KEY_UNMAPPED));
-	if (err)
-		complete(qp); /* it is dropped, as on a wire */
+	if (err) { /* nobody has the slot: it is dropped, as on a wire */
+		vb_drop(VB_DROP_NO_QP);
+		complete(qp);
+	}
 	return done;
 }
 
@@ -507,7 +509,11 @@ static bool is_unwanted(const struct vb_qp *qp)
 static bool arrived(struct vb_qp *qp, const struct vb_inbox_msg *msg, const struct vb_packet *packet)
 {
 	struct vb_ud_arrival a;
-	if (vb_ud_parse(packet, &a) || (is_own(qp, msg, &a) && is_unwanted(qp)))
+	if (vb_unlikely(vb_ud_parse(packet, &a))) {
+		vb_drop(VB_DROP_MALFORMED);
+		return false;
+	}
+	if (is_own(qp, msg, &a) && is_unwanted(qp))
 		return false;
 	vb_lock(&qp->resp_lock);
 	bool good = receive(qp, msg, &a);

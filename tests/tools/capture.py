@@ -438,9 +438,9 @@ def local_atomics():
 @case
 def flushes_and_atomic_writes():
     """No program posts these: two cases of our own do. Both are answered like a READ of nothing."""
-    for test, case_name, name, count in (
-        ("builders", "flushes", "FLUSH", 2),
-        ("regions", "atomic_write__a_word", "ATOMIC_WRITE", 100),
+    for test, case_name, name, count, opcode, key_at in (
+        ("builders", "flushes", "FLUSH", 2, 14, 12 + 4 + 8),
+        ("regions", "atomic_write__a_word", "ATOMIC_WRITE", 100, 15, 12 + 8),
     ):
         path = log(f"{name}.pcapng")
         program = os.path.join(BUILD, "tests", "conformance", "rc", f"test_rc_{test}")
@@ -457,6 +457,28 @@ def flushes_and_atomic_writes():
             expect(
                 capture.names(direction)[packet] >= count, True, f"{packet} among {capture.names(direction)}"
             )
+        roce = [c.header(48 if c.ip[0] >> 4 == 6 else 28) for c in capture.packets if c.packet.name == name]
+        sent_keys = {header[key_at : key_at + 4] for header in roce}
+        posted = {e.rkey.to_bytes(4, "big") for e in capture.of_kind(POST_SEND) if e.opcode == opcode}
+        expect((bool(sent_keys), sent_keys - posted), (True, set()), f"keys of {name} that no post has")
+
+
+@case
+def local_xrc_for_a_queue_of_another_process():
+    """What its process passes on is shown there with its bytes, as whoever sent it shows it."""
+    program = os.path.join(BUILD, "tests", "conformance", "rc", "test_rc_xrc_shared")
+    for case_name, refused in ("send__to_a_queue_of_another_process", 0), ("one_sided__in_another_process", 1):
+        path = log(f"{case_name}.pcapng")
+        words = [f"--capture={path}", "--", program, f"{case_name} (two processes)"]
+        done = run(*words)
+        expect(done.returncode, 0, f"exit status of {case_name} ({done.stdout[-200:]})")
+        requests = {IN: collections.Counter(), OUT: collections.Counter()}
+        for c in Capture(path).judge().packets:
+            if c.packet.service == wire.XRC and not c.packet.name.startswith(("ACK", "ATOMIC_ACK", "READ_RESP")):
+                requests[c.direction][c.header(48 if c.ip[0] >> 4 == 6 else 28)[:-4]] += 1
+        expect(sum(requests[OUT].values()) > 10, True, f"{case_name}: packets of requests")
+        expect(sum((requests[IN] - requests[OUT]).values()), 0, f"{case_name}: packets that nobody sent")
+        expect(sum((requests[OUT] - requests[IN]).values()), refused, f"{case_name}: packets that are missing")
 
 
 @case
@@ -1002,6 +1024,35 @@ def run__memory_of_those_that_ended():
     done = run(f"--capture={log('ended.pcapng')}", "sh", "-c", script)
     expect(done.returncode, 0, done.stderr)
     expect(len(Capture(log("ended.pcapng")).interfaces), 4, "processes")
+
+
+# One after the other, children open the device.
+CHILDREN = """
+import ctypes, os, sys
+verbs = ctypes.CDLL("libibverbs.so.1")
+verbs.ibv_get_device_list.restype = ctypes.POINTER(ctypes.c_void_p)
+verbs.ibv_open_device.argtypes = [ctypes.c_void_p]
+verbs.ibv_open_device.restype = ctypes.c_void_p
+devices = verbs.ibv_get_device_list(None)
+failed = 0
+for _ in range(int(sys.argv[1])):
+    pid = os.fork()
+    if not pid:
+        os._exit(not verbs.ibv_open_device(devices[0]))
+    failed |= os.waitpid(pid, 0)[1]
+sys.exit(failed != 0)
+"""
+
+
+@case
+def run__all_of_many_that_come_and_go():
+    path, many = log("many.pcapng"), 260
+    words = [f"--capture={path}", "--buffer=1", sys.executable, "-c", CHILDREN, str(many)]
+    done = subprocess.run(
+        [VERBATIM, "run", *words], capture_output=True, text=True, check=False, timeout=4 * LIMIT_S
+    )
+    expect((done.returncode, done.stderr), (0, ""), "exit status and complaints")
+    expect(len(Capture(path).interfaces) >= many, True, "processes")
 
 
 @case

@@ -26,6 +26,7 @@ KINDS = {
     "read": ("reads", "read_bytes", 30, 5000),
     "atomic": ("atomics", "atomic_bytes", 20, 8),
 }
+FLUSH = {"flush": (None, None, 10, 4096)}  # which have no bytes of their own
 NAMES = [name for kind in KINDS.values() for name in kind[:2]]
 PATHS = {"local": {}, "wire": {"VERBATIM_LOCAL": "off"}}
 # How a process of the host reaches another's memory.
@@ -35,7 +36,9 @@ TYPES = {
     "rc": (list(KINDS), {**PATHS, **COPIES}),
     "uc": (["send", "write"], {"wire": PATHS["wire"]}),
     "ud": (["send"], PATHS),
+    "raw": ([], {"wire": {}}),
 }
+TRUSTING = {"VERBATIM_ICRC": "ignore"}  # of packets that are written here
 CASES = []
 
 
@@ -47,14 +50,14 @@ def case(function):
 class Traffic:
     """traffic.c; it goes on with each line."""
 
-    def __init__(self, mode, kinds, path, faults, qp_type):
-        words = [str(word) for kind in kinds for word in (kind, *KINDS[kind][2:])]
+    def __init__(self, mode, kinds, path, faults, qp_type, settings):
+        words = [str(word) for kind in kinds for word in (kind, *{**KINDS, **FLUSH}[kind][2:])]
         self.process = subprocess.Popen(
             [VERBATIM, "run", TRAFFIC, mode, "vb_lo", qp_type, *words],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, **TYPES[qp_type][1][path], "VERBATIM_FAULTS": faults},
+            env={**os.environ, **TYPES[qp_type][1][path], **settings, "VERBATIM_FAULTS": faults},
         )
 
     def await_word(self, word):
@@ -66,8 +69,8 @@ class Traffic:
 
 
 @contextlib.contextmanager
-def traffic(mode, kinds, path, faults="", qp_type="rc"):
-    known = Traffic(mode, kinds, path, faults, qp_type)
+def traffic(mode, kinds, path, faults="", qp_type="rc", settings=None):
+    known = Traffic(mode, kinds, path, faults, qp_type, settings or {})
     try:
         if mode == "late":
             wait_for(lambda: any(qp["rnr_sent"] for qp in of_all("qps")), "a request without a receive")
@@ -134,6 +137,19 @@ for a_type, (a_types_kinds, a_types_paths) in TYPES.items():
                 where = f"{a_mode}_process{'es' * (a_mode == 'two')}_{a_path}"
                 exact.__name__ = f"exact__{a_type}_{'_'.join(some)}__{where}"
                 CASES.append(exact)
+
+
+@case
+def exact__rc_flush():
+    """FLUSHes are requests, and packets, without bytes."""
+    count = FLUSH["flush"][2]
+    for path in (*PATHS, *COPIES):
+        with traffic("two", ["flush"], path):
+            here = 0 if path == "wire" else count
+            names = {"flushes": count, "requests": count, "bytes": 0, "shared": here, "shared_packets": here}
+            for what, rows in ("ports", of_all("ports")), ("processes", looked("stats")):
+                found = {name: sum(row[name] for row in rows) for name in names}
+                expect(found, names, f"{path}: {what}")
 
 
 @case
@@ -207,12 +223,93 @@ def trouble__of_a_late_receive():
 
 
 @case
+def trouble__of_a_receive_that_never_comes():
+    """It is no NAK that refuses for good, though the connection ends with it."""
+    for path in PATHS:
+        with traffic("starved", ["send"], path):
+            rows = of_all("qps")
+        found = {row["failed"]: {name for name in TROUBLE if row[name]} for row in rows}
+        expect(found.get(1, set()) - {"resent"}, {"rnr_received"}, f"{path}: what the requester counts")
+        expect(found.get(0), {"rnr_sent"}, f"{path}: what the other end counts")
+
+
+@case
+def fork__begins_anew():
+    """A child that opens a device has counted nothing of what its parent did."""
+    with traffic("parent", ["send"], "wire"):
+        rows = {row["requests"] > 0: row for row in looked("stats")}
+        expect(sorted(rows), [False, True], "a child without requests, and its parent")
+        child, parent = rows[False], rows[True]
+        expect(parent["packets_out"] > 0 and parent["packets_in"] > 0, True, "packets of the parent")
+        expect(child["packets_out"], 0, "packets that the child has sent")
+        expect(child["polls"] < parent["polls"], True, f"polls: {child['polls']}, {parent['polls']}")
+
+
+def dropped(reason):
+    return sum(row["dropped_" + reason] for row in looked("stats"))
+
+
+@case
 def drops__say_why():
     """A datagram that is no RoCE packet comes to a process that listens."""
     with traffic("two", ["send"], "wire"), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
         stranger.sendto(b"no packet of RoCE, but as long as one" * 2, ("127.0.0.1", 4791))
-        wait_for(lambda: sum(row["dropped_bad_icrc"] for row in looked("stats")), "the drop is counted")
+        wait_for(lambda: dropped("bad_icrc"), "the drop is counted")
         expect(sum(row["dropped"] for row in looked("stats")) > 0, True, "drops of all kinds")
+
+
+RC_SEND, UD_SEND, GSI = 0x04, 0x64, 1  # opcodes; a queue pair
+DETH = bytes(5) + (2).to_bytes(3, "big")
+
+
+def packet(opcode, qpn, rest=b""):
+    """From the BTH on, with a checksum that is none."""
+    return bytes([opcode, 0x40, 0xFF, 0xFF, 0]) + qpn.to_bytes(3, "big") + bytes(4) + rest + bytes(4)
+
+
+def send_stray(qp, data):
+    """From the address that the queue pair is connected to, if it is."""
+    address = qp["peer"] or "127.0.0.1"
+    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+        stranger.sendto(data, (address, 4791))
+
+
+@case
+def drops__are_counted_whoever_finds_them():
+    own, of_another_slot = lambda qpn: qpn, lambda qpn: (qpn + 0x1000) & 0xFFFFFF  # noqa: E731
+    for qp_type, reason, opcode, to, rest in (
+        ("ud", "no_qp", UD_SEND, of_another_slot, DETH),
+        ("ud", "malformed", RC_SEND, own, b""),
+        ("ud", "malformed", UD_SEND, lambda _: GSI, DETH + bytes(16)),
+        ("uc", "unexpected", RC_SEND, own, b""),
+    ):
+        with traffic("one", ["send"], "wire", qp_type=qp_type, settings=TRUSTING):
+            qp = of_all("qps")[0]
+            qpn, before = to(int(qp["qpn"], 16)), dropped(reason)
+            send_stray(qp, packet(opcode, qpn, rest))
+            what = f"a packet 0x{opcode:02x} for QP 0x{qpn:06x} at a {qp_type} is counted as {reason}"
+            wait_for(lambda: dropped(reason) > before, what)  # noqa: B023
+
+
+@case
+def drops__of_datagrams_to_nobody():
+    """The sender finds that nobody has the slot, or who gets the packet of the wire."""
+    for path in PATHS:
+        with traffic("lost", ["send"], path, qp_type="ud"):
+            wait_for(lambda: dropped("no_qp"), f"{path}: drops")
+            if path == "local":
+                expect(dropped("no_qp"), KINDS["send"][2], "drops")
+
+
+@case
+def drops__of_frames_without_a_receive():
+    if os.environ[harness.ISOLATED_BY] == "no" and os.geteuid():
+        return "there is no right to packet sockets"
+    with traffic("frames", ["send"], "wire", qp_type="raw"):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            sender.sendto(b"a frame", ("127.0.0.1", 9))
+        wait_for(lambda: dropped("no_receive"), "the drop is counted")
+    return None
 
 
 @case

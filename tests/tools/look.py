@@ -230,6 +230,33 @@ def stats__watched():
 
 
 @case
+def stats__watched_over_a_silence():
+    """What comes back counts from there on: nobody knows what it did meanwhile."""
+    with pinging() as (_, client):
+        watch = subprocess.Popen(
+            [VERBATIM, "stats", "--json", "--watch=0.2", str(client)], stdout=subprocess.PIPE, text=True
+        )
+
+        def follow_until(condition):
+            row = None
+            while row is None or not condition(row):
+                row = json.loads(watch.stdout.readline())["processes"][0]
+            return row
+
+        try:
+            follow_until(lambda row: row["requests"] > 0)
+            os.kill(client, signal.SIGSTOP)
+            follow_until(lambda row: row["trouble"])
+            os.kill(client, signal.SIGCONT)
+            back = follow_until(lambda row: not row["trouble"])
+            expect((back["requests"], back["completions"]), (0, 0), "rates of the first look after it")
+            follow_until(lambda row: row["requests"] > 0)
+        finally:
+            watch.kill()
+            watch.communicate()
+
+
+@case
 def fields__are_in_the_manual():
     manual = (pathlib.Path(__file__).resolve().parents[2] / "man/man1/verbatim.1").read_text(encoding="utf-8")
     said = set(

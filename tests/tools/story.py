@@ -48,6 +48,23 @@ STORIES = """
 }
 """
 
+# Of each packet: its time, its message of the CM with the queue pair that it names, the names of its fields.
+FIELDS = """
+(formats, bytes) => {
+	const capture = new Capture(bytes, new Formats(formats));
+	new Model(capture);
+	const packets = capture.records.filter(r => r.kind === "packet");
+	return JSON.stringify(
+		packets.map(p => ({
+			t: p.t,
+			mad: p.mad ?? "",
+			qpn: p.cmQpn ?? null,
+			fields: capture.fields(p).flatMap(([, rows]) => rows.map(([name]) => name)),
+		}))
+	);
+}
+"""
+
 
 def case(function):
     CASES.append(function)
@@ -57,14 +74,14 @@ def case(function):
 # ---- the script ----
 
 
-def stories_by_node(page):
+def run_in_node(page, script):
     text = timeline.read(page).decode()
     formats = re.search(r'<script type="application/json" id="formats">(.*?)</script>', text, re.S).group(1)
     held = base64.b64encode(timeline.embedded(page)).decode()
     sources = [os.path.join(SOURCES, f"{name}.js") for name in ("capture", "model", "story", "ladder")]
     program = "\n".join(timeline.read(path).decode() for path in sources)
     program += (
-        f"\nconsole.log(({STORIES})(JSON.parse({json.dumps(formats)}), "
+        f"\nconsole.log(({script})(JSON.parse({json.dumps(formats)}), "
         f"new Uint8Array(Buffer.from({json.dumps(held)}, 'base64'))));"
     )
     path = page + ".js"
@@ -78,21 +95,21 @@ def stories_by_node(page):
     return json.loads(done.stdout)
 
 
-def stories_by_chromium(page):
+def run_in_chromium(page, script):
     with browser() as view:
         view.open(os.path.abspath(page))
         view.settle()
         element = "document.getElementById"
         return json.loads(
             view.get(
-                f"({STORIES})(JSON.parse({element}('formats').textContent), "
+                f"({script})(JSON.parse({element}('formats').textContent), "
                 f"bytesOfBase64({element}('capture').textContent))"
             )
         )
 
 
-def stories(page):
-    return stories_by_node(page) if has_node() else stories_by_chromium(page)
+def stories(page, script=STORIES):
+    return run_in_node(page, script) if has_node() else run_in_chromium(page, script)
 
 
 @functools.cache
@@ -121,15 +138,31 @@ def check(found, wr, *patterns):
 # ---- captures that are written here ----
 
 SEND_ONLY, WRITE_ONLY, READ_REQUEST, READ_RESPONSE, ACK = 0x04, 0x0A, 0x0C, 0x10, 0x11
+UC_SEND_ONLY, UD_SEND_ONLY, GSI = 0x24, 0x64, 1
 WRITE, SEND, READ = 0, 2, 4  # enum ibv_wr_opcode
 SIGNALED, FENCE = 2, 1
 RECEIVE, SHARED, RECEIVED = 1, 2, 128
 NAK_SEQUENCE, NAK_INVALID, NAK_ACCESS = 0x60, 0x61, 0x62
 RNR = 0x20 | 14
-LOC_PROT, FLUSHED, REM_INV, REM_ACCESS, RETRY, RNR_RETRY = 4, 5, 9, 10, 12, 13
+LOC_PROT, FLUSHED, REM_INV, REM_ACCESS, RETRY, RNR_RETRY, GENERAL = 4, 5, 9, 10, 12, 13, 21
 ENOMEM, EINVAL = 12, 22
 CAPTURED_AT = 10**18
 US = 1000
+
+
+def bth(opcode, qpn, psn=0):
+    return bytes([opcode, 0x40, 0xFF, 0xFF, 0]) + qpn.to_bytes(3, "big") + b"\x80" + psn.to_bytes(3, "big")
+
+
+def ip_packet(source, destination, rest):
+    """From one of 10.0.0.0/24 to another; rest: from the BTH on."""
+    ip = struct.pack(">BBHHHBBH", 0x45, 0, 28 + len(rest), 0, 0x4000, 64, 17, 0)
+    ip += bytes([10, 0, 0, source, 10, 0, 0, destination])
+    return ip + struct.pack(">HHHH", 49152, 4791, 8 + len(rest), 0) + rest
+
+
+def direction(out):
+    return timeline.option(2, struct.pack("<I", 2 if out else 1))
 
 
 @dataclasses.dataclass
@@ -176,21 +209,28 @@ class Side:
     def event(self, at, text):
         self.note(at, CM, text=text)
 
+    @property
+    def name(self):
+        return f"{self.scene.names[self.index]}[{self.index + 1}]"
+
     def packet(self, at, out, opcode, psn, rest=b"", dropped=False):
         to = self.scene.other(self).qpn if out else self.qpn
         source, destination = (self, self.scene.other(self)) if out else (self.scene.other(self), self)
-        bth = bytes([opcode, 0x40, 0xFF, 0xFF, 0]) + to.to_bytes(3, "big") + b"\x80" + psn.to_bytes(3, "big")
-        udp = bth + rest + bytes(4)
-        ip = struct.pack(">BBHHHBBH", 0x45, 0, 28 + len(udp), 0, 0x4000, 64, 17, 0)
-        ip += bytes([10, 0, 0, source.index + 1, 10, 0, 0, destination.index + 1])
-        ip += struct.pack(">HHHH", 49152, 4791, 8 + len(udp), 0) + udp
-        text = f"{'from' if out else 'to'} p{self.index}[{self.index + 1}], {self.scene.way}, "
-        text += f"QP 0x{self.qpn:06x}"
+        data = bth(opcode, to, psn) + rest + bytes(4)
+        self.put(at, out, ip_packet(source.index + 1, destination.index + 1, data), dropped)
+
+    def put(self, at, out, ip, dropped=False):
+        text = f"{'from' if out else 'to'} {self.name}, {self.scene.way}, QP 0x{self.qpn:06x}"
         text += "; dropped: its ICRC is wrong" if dropped else ""
-        options = timeline.option(1, text.encode()) + timeline.option(2, struct.pack("<I", 2 if out else 1))
-        options += timeline.option(0, b"")
+        options = timeline.option(1, text.encode()) + direction(out) + timeline.option(0, b"")
         body = struct.pack("<II", len(ip), len(ip)) + ip + bytes(-len(ip) % 4) + options
         self.scene.add(at, self.index, timeline.PACKET, body)
+
+    def sends_datagram(self, at, psn, destination):
+        """To a queue pair of another address, which is not captured."""
+        deth = struct.pack(">II", 0x1234, self.qpn)
+        data = bth(UD_SEND_ONLY, 0x20 + destination, psn) + deth + bytes(8) + bytes(4)
+        self.put(at, True, ip_packet(self.index + 1, destination, data))
 
     def sends(self, at, psn, opcode=SEND_ONLY, arrives=None, dropped=False):
         """A request's packet leaves here, and arrives there unless it is lost."""
@@ -210,8 +250,8 @@ class Side:
 class Scene:
     """Two processes and what they do."""
 
-    def __init__(self, way="over UDP"):
-        self.way, self.records = way, []
+    def __init__(self, way="over UDP", names=("p0", "p1")):
+        self.way, self.names, self.records = way, names, []
         self.a, self.b = Side(self, 0, 0x11), Side(self, 1, 0x22)
 
     def other(self, side):
@@ -228,7 +268,7 @@ class Scene:
         with open(path, "wb") as file:
             file.write(section())
             for side in self.a, self.b:
-                options = timeline.option(2, b"p%d[%d]" % (side.index, side.index + 1))
+                options = timeline.option(2, side.name.encode())
                 options += timeline.option(9, b"\x09") + timeline.option(0, b"")
                 file.write(block(INTERFACE, struct.pack("<HHI", 101, 0, 0) + options))
             file.writelines(data for _, _, data in sorted(self.records))
@@ -597,6 +637,112 @@ def flushed_after_a_disconnect():
     s.a.event(90, "RDMA_CM_EVENT_DISCONNECTED")
     s.a.complete(100, 7, FLUSHED)
     check(s.told("disconnect"), 7, "flushed: the connection had ended")
+
+
+@case
+def dropped_datagrams():
+    """Who finds no receive is lost, and takes none of those that are posted afterwards."""
+    s = Scene()
+    s.a.post(0, 7)
+    s.a.sends(1, 0, UC_SEND_ONLY, arrives=3)
+    s.a.complete(2, 7)
+    s.b.receive(500, 70)
+    s.b.receive(501, 71)
+    for wr in 8, 9:
+        at = 100 * wr
+        s.a.post(at, wr)
+        s.a.sends(at + 1, wr, UC_SEND_ONLY, arrives=at + 3)
+        s.a.complete(at + 2, wr)
+        s.b.received(at + 4, 62 + wr)
+    found = s.told("unreliable")
+    for wr in 7, 8, 9:
+        check(found, wr, r"took 2 µs\.$")
+
+
+@case
+def datagrams_to_several():
+    """Each post has the packet that left for it, wherever the others went."""
+    s = Scene()
+    for wr, leaves in (1, 101), (2, 201), (3, 350), (4, 401):
+        s.a.post(100 * wr, wr)
+        s.a.sends_datagram(leaves, wr, 2 + wr % 2)
+        s.a.complete(leaves + 1, wr)
+    found = s.told("several")
+    for wr in 1, 2, 4:
+        check(found, wr, r"took 2 µs\.$")
+    check(found, 3, r"took 51 µs\. It waited 50 µs in the send queue\.$")
+
+
+@case
+def status_without_a_cause():
+    s = Scene()
+    s.a.post(0, 7, WRITE)
+    s.a.sends(1, 0, WRITE_ONLY, arrives=3)
+    s.a.say(899, "faults: QP 0x000011, send wr_id 0x7: GENERAL_ERR on purpose")
+    s.a.complete(900, 7, GENERAL)
+    causes = "Why: nothing is known of it but this status", "says: “[^”]*on purpose"
+    check(s.told("general"), 7, "failed with GENERAL_ERR", *causes)
+
+
+@case
+def names_that_read_like_a_fate():
+    """What a program is called says nothing of its packets."""
+    s = Scene(names=("; dropped", "lost on purpose, through shared memory, QP 0x000033"))
+    s.a.post(0, 7, WRITE)
+    s.a.sends(1, 0, WRITE_ONLY, arrives=3)
+    s.b.answers(4, 0, arrives=6)
+    s.a.complete(7, 7)
+    found = s.told("names")
+    check(found, 7, r"took 7 µs\.$")
+    expect([one["bad"] for one in found], [False], "trouble")
+
+
+# ---- captures of others, and pieces ----
+
+
+def packet_block(ip, options=None, at=0):
+    options = direction(True) + timeline.option(0, b"") if options is None else options
+    head = struct.pack("<IIIII", 0, at >> 32, at & 0xFFFFFFFF, len(ip), len(ip))
+    return block(timeline.PACKET, head + ip + bytes(-len(ip) % 4) + options)
+
+
+def looked_into(name, resolution, *packets):
+    path = log(name + ".pcapng")
+    options = timeline.option(2, b"p[1]") + timeline.option(9, resolution) + timeline.option(0, b"")
+    with open(path, "wb") as file:
+        file.write(section() + block(INTERFACE, struct.pack("<HHI", 101, 0, 0) + options))
+        file.writelines(packets)
+    return stories(timeline.page_of(name, path), FIELDS)
+
+
+ACKNOWLEDGE = ip_packet(1, 2, bth(ACK, 0x22) + bytes(8))
+
+
+@case
+def times_of_any_resolution():
+    for resolution, second in (b"\x09", 10**9), (b"\x0c", 10**12), (b"\x8a", 2**10), (b"\0", 1):
+        packets = packet_block(ACKNOWLEDGE), packet_block(ACKNOWLEDGE, at=second)
+        found = looked_into("resolution", resolution, *packets)
+        expect([p["t"] for p in found], [0, 10**9], f"times by the resolution {resolution}")
+
+
+@case
+def packets_and_options_that_end_too_early():
+    for last in packet_block(b"\x60"), packet_block(ACKNOWLEDGE, struct.pack("<HH", 4, 8)):
+        found = looked_into("pieces", b"\x09", packet_block(ACKNOWLEDGE), last)
+        expect(len(found), 2, "packets")
+
+
+@case
+def messages_that_were_cut():
+    """By --snap: what is behind the cut is not the message's."""
+    mad = bytes([1, 7, 2, 3]) + bytes(12) + struct.pack(">HHIII", 0x10, 0, 0, 0x77, 0)
+    ip = ip_packet(1, 2, bth(UD_SEND_ONLY, GSI) + struct.pack(">II", 0x80010000, GSI) + mad)
+    options = timeline.option(1, b"x" * 200) + direction(True) + timeline.option(0, b"")
+    request, _ = looked_into("cut", b"\x09", packet_block(ip, options), packet_block(ACKNOWLEDGE))
+    expect((request["mad"], request["qpn"]), ("REQ", None), "message, and its queue pair")
+    named = ["local_comm_id" in request["fields"], "local_qpn" in request["fields"]]
+    expect(named, [True, False], "fields before and behind the cut")
 
 
 # ---- real programs ----

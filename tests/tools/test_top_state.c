@@ -147,6 +147,22 @@ static void rates__not_of_another_with_the_same_number(void **state)
 	assert_false(line_of(f, TOP_QPS, 0)->has_rates); /* it was away */
 }
 
+static void rates__not_since_a_look_without_an_answer(void **state)
+{
+	struct fixture *f = *state;
+	for (unsigned at = 1; at <= 4; at++) {
+		bool is_silent = at == 2;
+		begin(f, 1, VB_RECORD_NONE, sizeof(struct vb_record));
+		if (is_silent)
+			strcpy(f->list[0].trouble, "no answer in time");
+		else
+			add_port(f, 1)->counts.writes = 1000 + at;
+		look(f, at);
+		assert_true(line_of(f, TOP_PROCESSES, 0)->has_rates == (at == 4));
+		assert_true(line_of(f, TOP_PROCESSES, 0)->requests == (at == 4));
+	}
+}
+
 static void trouble__of_rates_and_states(void **state)
 {
 	struct fixture *f = *state;
@@ -300,6 +316,7 @@ int main(void)
 		CASE(rates__from_two_looks),
 		CASE(rates__of_a_process_outlive_its_queue_pairs),
 		CASE(rates__not_of_another_with_the_same_number),
+		CASE(rates__not_since_a_look_without_an_answer),
 		CASE(trouble__of_rates_and_states),
 		CASE(trouble__of_a_process_that_is_silent),
 		CASE(trouble__none_of_another_user),

@@ -128,12 +128,12 @@ def usage():
 class Screen:
     """A terminal in tmux, in which the command runs."""
 
-    def __init__(self, width, height, *args):
+    def __init__(self, width, height, *args, before=""):
         self.socket = os.path.join(look.LOGS, f"tmux.{len(os.listdir(look.LOGS))}")
         command = " ".join([os.path.abspath(VERBATIM), "top", *args])
         # tmux 3.2 takes no size with the session, only afterwards.
         sized = f"until stty size | grep -qx '{height} {width}'; do sleep 0.02; done"
-        self.do("new-session", "-d", f"{sized}; {command}; echo ended $?; sleep 600")
+        self.do("new-session", "-d", f"{sized}; {before}{command}; echo ended $?; sleep 600")
         self.do("resize-window", "-x", str(width), "-y", str(height))
 
     def do(self, *args):
@@ -167,10 +167,10 @@ class Screen:
 
 
 @contextlib.contextmanager
-def screen(width=120, height=20, *args):
+def screen(width=120, height=20, *args, before=""):
     if harness.missing_programs("tmux"):
         raise Skip("tmux is not installed")
-    shown = Screen(width, height, "-d", "0.3", *args)
+    shown = Screen(width, height, "-d", "0.3", *args, before=before)
     try:
         yield shown
     finally:
@@ -215,6 +215,14 @@ def screen__comes_back_as_it_was():
         top.press("Q")
         top.await_text("^ended 0", "the end")
         top.await_none("^verbatim top:", "the screen is the shell's again")
+
+
+@needs_tmux
+def screen__says_why_it_ends():
+    """Once it is the shell's again, where the sentence stays."""
+    with pinging(), screen(before="ulimit -n 4; ") as top:
+        top.await_text(r"^verbatim: out of memory, or of descriptors \(ulimit -n\)", "the reason")
+        top.await_text(r"^ended 125", "the end")
 
 
 @needs_tmux

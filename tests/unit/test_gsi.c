@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "adapter/inspection/counts.h"
 #include "roce/packet_faults.h"
 #include "roce/receive.h"
 #include "ud/gsi.h"
@@ -28,6 +29,9 @@ struct sent {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sent last;
 static atomic_uint sends;
+
+static unsigned drops[VB_DROP_REASONS];
+void vb_drop(enum vb_drop why) { drops[why]++; }
 
 bool vb_faults_on_wire;
 int vb_roce_transmit_faulty(const struct vb_roce_route *route, const void *bytes, size_t len, size_t segment)
@@ -378,6 +382,7 @@ static void message__in_the_name_of_a_process_that_says_it_otherwise(void **stat
 		nobodys = nobodys % (VB_SLOT_COUNT - 1) + 1;
 	assert_true(WAIT_FOR(count_in_the_name_of(slot) == 0)); /* who takes links is known for a while */
 	assert_int_equal(count_in_the_name_of(nobodys), NAMES);
+	assert_true(drops[VB_DROP_FORGED] >= NAMES);
 	assert_int_equal(child_end(&c), 0);
 }
 
@@ -454,11 +459,18 @@ static void given_up__goes_where_the_request_went(void **state)
 
 /* ---- hostile input ---- */
 
-static void expect_dropped(const struct vb_inbox_msg *msg)
+static void expect_unanswered(const struct vb_inbox_msg *msg)
 {
 	gsi_arrived(msg, 0);
 	assert_int_equal(at_slot, 0);
 	assert_int_equal(sends, 0);
+}
+
+static void expect_dropped(const struct vb_inbox_msg *msg)
+{
+	unsigned before = drops[VB_DROP_MALFORMED];
+	expect_unanswered(msg);
+	assert_int_equal(drops[VB_DROP_MALFORMED], before + 1);
 }
 
 static void hostile__packets_are_dropped(void **state)
@@ -493,7 +505,7 @@ static void hostile__packets_are_dropped(void **state)
 	vb_mad_set_mgmt_class(&p.mad, 3);
 	expect_dropped(&msg);
 	p = message_to(VB_CM_ATTR_DREQ, 0);
-	expect_dropped(&msg);
+	expect_unanswered(&msg);
 }
 
 /* Nothing that could make this host speak to a group, or to nobody. */

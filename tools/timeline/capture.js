@@ -35,6 +35,7 @@ const eventWord = kind =>
 	EVENT_WORDS[Object.keys(EVENT).find(name => EVENT[name] === kind)] ?? "event " + kind;
 const FAULT = { IN: 1, LOST: 2, CHANGED: 4, TWICE: 8, LATE: 16 }; /* flags of a fault's event */
 const OUT = 2,
+	WAY = 3, /* bits of the flags of a packet's block */
 	GSI = 1,
 	ROCE_PORT = 4791,
 	MAD_HEADER = 24;
@@ -52,6 +53,9 @@ function faultWords({ flags, held }) {
 		flags & FAULT.LATE ? "held back for " + duration(held) : "",
 	].filter(Boolean);
 }
+
+/* How far a field reaches, in bytes from the beginning of its header. */
+const endOf = ([, byte, bit, width]) => byte + (width < 0 ? -width / 8 : (bit + width + 7) >> 3);
 
 function bytesOfBase64(text) {
 	const raw = atob(text),
@@ -128,6 +132,7 @@ class Capture {
 		while (at + 4 <= end) {
 			const code = this.u16(at),
 				length = this.u16(at + 2);
+			if (at + 4 + length > end) break;
 			if (code === wanted && isText)
 				return this.text.decode(this.bytes.subarray(at + 4, at + 4 + length));
 			if (code === wanted)
@@ -143,17 +148,18 @@ class Capture {
 	}
 
 	readInterface(at, end) {
-		const digits = this.options(at + 8, end, 9) ?? 6n;
+		const resolution = Number(this.options(at + 8, end, 9) ?? 6n);
 		this.processes.push({
 			index: this.processes.length,
 			name: this.options(at + 8, end, 2, true) ?? "?",
-			tick_ns: 10n ** (9n - digits),
+			/* a power of 10, or of 2 if the highest bit is set */
+			ticksPerSecond: (resolution & 128 ? 2n : 10n) ** BigInt(resolution & 127),
 		});
 	}
 
 	time(at, process) {
 		const ticks = (BigInt(this.u32(at)) << 32n) | BigInt(this.u32(at + 4));
-		const ns = ticks * (process?.tick_ns ?? 1n);
+		const ns = (ticks * 1000000000n) / process.ticksPerSecond;
 		this.begin ??= ns;
 		return Number(ns - this.begin);
 	}
@@ -171,7 +177,7 @@ class Capture {
 			ip,
 			kept,
 			length: this.u32(at + 16),
-			out: (this.options(options, end, 2) ?? 0n) === BigInt(OUT),
+			out: (Number(this.options(options, end, 2) ?? 0n) & WAY) === OUT,
 			comment: this.options(options, end, 1, true) ?? "",
 			dropped: Number(this.options(options, end, 4) ?? 0n),
 		};
@@ -209,24 +215,37 @@ class Capture {
 		v = (v >> BigInt(span * 8 - bit - width)) & ((1n << BigInt(width)) - 1n);
 		return width > 32 ? v : Number(v);
 	}
+	/* The same if the packet has all of it; undefined: it was cut before. */
+	fieldIn(p, name, at) {
+		return at + endOf(this.formats.byName.get(name)) <= p.end ? this.field(name, at) : undefined;
+	}
 	b24(at) {
 		return (this.bytes[at] << 16) | (this.bytes[at + 1] << 8) | this.bytes[at + 2];
 	}
 
-	readHeaders(p) {
-		const v6 = this.bytes[p.ip] >> 4 === 6;
-		p.src = v6 ? this.address(p.ip + 8, 16) : this.address(p.ip + 12, 4);
-		p.dst = v6 ? this.address(p.ip + 24, 16) : this.address(p.ip + 16, 4);
-		p.bth = p.ip + (v6 ? 40 : 20) + 8;
-		p.end = p.ip + p.kept;
-		p.way = p.comment.includes("shared memory")
+	/* What the recorder says of it, without the names of processes, which may be any text. */
+	readComment(p) {
+		const named = p.comment.replace(/^(from|to) /, ""),
+			said = named.startsWith(p.process.name) ? named.slice(p.process.name.length) : named;
+		p.way = said.startsWith(", through shared memory")
 			? "local"
-			: p.comment.includes("handed over")
+			: said.startsWith(", handed over")
 				? "inbox"
 				: "wire";
-		p.bad = p.comment.includes("dropped");
-		p.injected = p.comment.includes("lost on purpose");
-		p.own = Number(p.comment.match(/QP (0x[0-9a-f]+)/)?.[1] ?? 0);
+		p.bad = said.endsWith("; dropped: its ICRC is wrong");
+		p.injected = said.endsWith("; lost on purpose");
+		p.own = Number(said.match(/^, [^,]*, QP (0x[0-9a-f]+)/)?.[1] ?? 0);
+	}
+
+	readHeaders(p) {
+		const v6 = this.bytes[p.ip] >> 4 === 6;
+		p.bth = p.ip + (v6 ? 40 : 20) + 8;
+		p.end = p.ip + p.kept;
+		this.readComment(p);
+		p.src = p.dst = "?";
+		if (p.bth > p.end) return;
+		p.src = v6 ? this.address(p.ip + 8, 16) : this.address(p.ip + 12, 4);
+		p.dst = v6 ? this.address(p.ip + 24, 16) : this.address(p.ip + 16, 4);
 		if (p.bth + 12 > p.end) return;
 		p.opcode = this.bytes[p.bth];
 		p.dqpn = this.b24(p.bth + 5);
@@ -254,7 +273,8 @@ class Capture {
 	}
 
 	readMad(p) {
-		const attribute = this.field("MAD.attribute_id", p.payload);
+		const attribute = this.field("MAD.attribute_id", p.payload),
+			of = name => this.fieldIn(p, p.mad + "." + name, p.payload);
 		p.mad = this.formats.messages[attribute]?.[0] ?? "MAD " + attribute;
 		p.localId = this.view.getUint32(p.payload + MAD_HEADER);
 		p.remoteId =
@@ -262,8 +282,8 @@ class Capture {
 				? 0
 				: this.view.getUint32(p.payload + MAD_HEADER + 4);
 		p.transaction = this.view.getBigUint64(p.payload + 8);
-		if (p.mad === "REQ" || p.mad === "REP") p.cmQpn = this.field(p.mad + ".local_qpn", p.payload);
-		if (p.mad === "REJ") p.reason = this.field("REJ.reason", p.payload);
+		if (p.mad === "REQ" || p.mad === "REP") p.cmQpn = of("local_qpn");
+		if (p.mad === "REJ") p.reason = of("reason");
 	}
 
 	/* host/inspect.h: struct vb_capture_event behind interface and time */
@@ -340,12 +360,12 @@ class Capture {
 		];
 		found.push(this.ipFields(p));
 		if (p.opcode === undefined) return found;
-		found.push(["BTH", this.rows("BTH", this.formats.headers.BTH, p.bth)]);
+		found.push(["BTH", this.rows(p, "BTH", this.formats.headers.BTH, p.bth)]);
 		let at = p.bth + 12;
 		for (const name of this.formats.opcodes[p.opcode]?.[4] ?? []) {
 			const table = this.formats.headers[name];
 			if (at + table[0] > p.end) return found;
-			found.push([name, this.rows(name, table, at)]);
+			found.push([name, this.rows(p, name, table, at)]);
 			at += table[0];
 		}
 		if (p.mad) this.madFields(p, found);
@@ -368,6 +388,7 @@ class Capture {
 	ipFields(p) {
 		const v6 = this.bytes[p.ip] >> 4 === 6,
 			udp = p.bth - 8;
+		if (p.bth > p.end) return ["IP", [["bytes that are kept", p.kept]]];
 		const common = [
 			["source", p.src],
 			["destination", p.dst],
@@ -392,16 +413,19 @@ class Capture {
 	}
 	madFields(p, found) {
 		const message = Object.values(this.formats.messages).find(([name]) => name === p.mad);
-		found.push(["MAD", this.rows("MAD", this.formats.messages[0][1], p.payload)]);
-		if (message) found.push([p.mad, this.rows(p.mad, message[1], p.payload)]);
+		found.push(["MAD", this.rows(p, "MAD", this.formats.messages[0][1], p.payload)]);
+		if (message) found.push([p.mad, this.rows(p, p.mad, message[1], p.payload)]);
 	}
-	rows(name, [, ...rows], at) {
-		return rows.map(([field, byte, , width]) => [
-			field,
-			width < 0
-				? this.hex(at + byte, -width / 8)
-				: this.value(name, field, this.field(name + "." + field, at)),
-		]);
+	/* Those that the packet still has, if it was cut. */
+	rows(p, name, [, ...rows], at) {
+		return rows
+			.filter(row => at + endOf(row) <= p.end)
+			.map(([field, byte, , width]) => [
+				field,
+				width < 0
+					? this.hex(at + byte, -width / 8)
+					: this.value(name, field, this.field(name + "." + field, at)),
+			]);
 	}
 	value(header, field, v) {
 		if (field === "opcode")
@@ -427,9 +451,10 @@ class Capture {
 	}
 	date(t) {
 		const ns = this.begin + BigInt(Math.round(t)),
-			ms = Number(ns / 1000000n);
+			date = new Date(Number(ns / 1000000n));
+		if (Number.isNaN(date.getTime())) return ns + " ns";
 		return (
-			new Date(ms).toISOString().slice(0, -1).replace("T", " ") +
+			date.toISOString().slice(0, -1).replace("T", " ") +
 			String(ns % 1000000n).padStart(6, "0") +
 			" UTC"
 		);

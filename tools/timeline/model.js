@@ -82,6 +82,8 @@ class Model {
 		for (const r of capture.records) this.place(r);
 		this.finishTalks();
 		this.placeEvents();
+		for (const c of this.connections) this.prepare(c);
+		this.followAll();
 		for (const c of this.connections) this.finish(c);
 		this.connections.sort(
 			(a, b) =>
@@ -261,11 +263,18 @@ class Model {
 		this.waiting = [];
 	}
 
-	finish(c) {
+	prepare(c) {
 		c.items.sort((a, b) => a.record.id - b.record.id);
 		this.orient(c);
 		this.matchArrows(c);
-		for (const item of c.items) this.follow(c, item);
+	}
+	/* In the order of time over all connections: a queue pair for datagrams has many. */
+	followAll() {
+		const all = this.connections.flatMap(c => c.items.map(item => [c, item]));
+		all.sort(([, a], [, b]) => a.record.id - b.record.id);
+		for (const [c, item] of all) this.follow(c, item);
+	}
+	finish(c) {
 		for (const end of c.ends) this.finishEnd(c, end);
 		c.requests.sort((a, b) => a.begin - b.begin);
 		c.items = null;
@@ -453,9 +462,13 @@ class Model {
 		request.arrived ??= p.t;
 		if (isFirst && p.operation === "SEND") this.pair(end, request, null);
 	}
-	/* A message and the receive that it took: the adapter may note either first. */
+	/*
+	 * A message and the receive that it took: the adapter may note either first. Of messages that may be
+	 * dropped, it is the last one that has come: those before it found no receive.
+	 */
 	pair(end, request, receive) {
 		const [mine, others] = request ? ["taking", "taken"] : ["taken", "taking"];
+		if (receive && isUnreliable(end.taking.at(-1))) end.taking.splice(0, end.taking.length - 1);
 		const other = end[others].shift();
 		if (!other) end[mine].push(request ?? receive);
 		else if (request) request.receive = other;
@@ -577,6 +590,7 @@ const isDropped = p => p.bad || Boolean(p.fault?.flags & FAULT.LOST);
 /* What faults did to a packet where it left and where it arrived. */
 const faultsOf = arrow => [arrow.from?.record.fault, arrow.to?.record.fault].filter(Boolean);
 const isLost = arrow => arrow.state === "lost" || arrow.state === "injected";
+const isUnreliable = request => request?.service === "UD" || request?.service === "UC";
 
 function workOperation(name) {
 	return name === "COMPARE_SWAP" || name === "FETCH_ADD"

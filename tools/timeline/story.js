@@ -11,6 +11,7 @@ const STATUS_CAUSES = {
 	RETRY_EXC_ERR:
 		"the peer did not answer, and retry_cnt is used up: it has ended, or nothing gets through to it",
 	LOC_PROT_ERR: "its own memory was refused: the lkey or the address range of a piece does not fit",
+	BAD_RESP_ERR: "the peer's answer makes no sense",
 	LOC_LEN_ERR: "the message was longer than the receive",
 	LOC_QP_OP_ERR: "the queue pair cannot do that",
 	LOC_ACCESS_ERR: "its memory may not be written",
@@ -89,14 +90,14 @@ class Story {
 		);
 	}
 	failure(request) {
-		const status = this.status(request);
-		if (!request.status || !STATUS_CAUSES[status]) return "";
+		const status = this.status(request),
+			rnr = request.rnr.length;
+		if (!request.status) return "";
 		if (request.status === FLUSHED) return this.flush(request);
-		const rnr = request.rnr.length;
 		return this.because(
 			status === "RNR_RETRY_EXC_ERR" && rnr
 				? `the peer said ${many(rnr, "time")} that it has no receive, and rnr_retry is used up`
-				: STATUS_CAUSES[status],
+				: (STATUS_CAUSES[status] ?? "nothing is known of it but this status"),
 			request
 		);
 	}

@@ -8,7 +8,7 @@
 struct top_screen {
 	double period_s;
 	struct top top;
-	/* Looks again; false after a message: it cannot go on. */
+	/* Looks again; false: it cannot go on. */
 	bool (*look)(struct top *top, void *arg);
 	void *arg;
 };

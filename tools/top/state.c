@@ -103,7 +103,8 @@ static void set_rates(struct top_line *line, const struct top_lines *before, dou
 	const struct top_line *then = find(before, line);
 	struct vb_counts since;
 
-	line->has_rates = then && since_s > 0 && subtract(line, then, &since);
+	line->has_rates = then && since_s > 0 && then->is_known && line->is_known &&
+			  subtract(line, then, &since);
 	if (!line->has_rates)
 		return;
 	line->requests = (double)requests_done(&since) / since_s;
@@ -134,6 +135,7 @@ static void take_qp(struct top_line *line, const struct process *p, const struct
 	line->slot = p->slot;
 	line->pid = p->pid;
 	line->qpn = r->qpn;
+	line->is_known = true;
 	line->type = qp_type_name(r->type);
 	line->state = qp_state_name(r->state);
 	line->queued = (uint32_t)(r->posted - r->completed);
@@ -153,6 +155,7 @@ static void take_process(struct top_line *line, const struct process *p)
 
 	line->slot = p->slot;
 	line->pid = p->pid;
+	line->is_known = !p->trouble[0];
 	line->counts = process_counts(p);
 	snprintf(line->name, sizeof(line->name), "%s", p->name);
 	user_name(p->uid, line->user);

@@ -40,7 +40,8 @@ struct top_line {
 	const char *type, *state;
 	char path[16];
 	unsigned qps;
-	bool has_rates;          /* it was there before */
+	bool is_known;           /* the process answered */
+	bool has_rates;          /* it was known before, too */
 	/* per second: requests that were finished, and messages that took a receive; bytes */
 	double requests, messages, out, in;
 	double queued, waiting;  /* requests without a completion, receives that are not used */

@@ -11,6 +11,7 @@ static const double patience_s = 0.3; /* a screen should not stand still for tho
 struct asking {
 	struct look look;
 	struct processes all; /* their sockets and files are used again at each look */
+	bool is_short;        /* of memory or descriptors: it could not go on */
 };
 
 static bool wants(const void *arg, const struct process *p)
@@ -26,10 +27,8 @@ static bool look_again(struct top *top, void *arg)
 
 	processes_refresh(&a->all);
 	processes_ask(&a->all, top_kinds, (unsigned)(a->look.patience_s * 1000));
-	if (!a->all.is_short && top_look(top, &a->all, look_now_s(), wants, a))
-		return true;
-	complain("out of memory, or of descriptors (ulimit -n)");
-	return false;
+	a->is_short = a->all.is_short || !top_look(top, &a->all, look_now_s(), wants, a);
+	return !a->is_short;
 }
 
 static void fill(struct table *table, const struct top *top, enum top_view view)
@@ -121,6 +120,8 @@ int command_top(int argc, char **argv)
 	} else {
 		status = show_screen(&a);
 	}
+	if (a.is_short) /* now that the screen is as it was */
+		status = complain("out of memory, or of descriptors (ulimit -n)");
 	processes_free(&a.all);
 	return status;
 }

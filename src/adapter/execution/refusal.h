@@ -17,6 +17,7 @@
 #define VB_ADAPTER_REFUSAL_H
 
 #include <infiniband/verbs.h>
+#include <stdbool.h>
 
 #include "wire/syndrome.h"
 
@@ -33,6 +34,13 @@ struct vb_refusal {
 	enum ibv_wc_status requester, receive;
 	int event; /* -1: none */
 };
+
+/* Does a requester get this status by a NAK that ends the connection? */
+static inline bool vb_is_nak(enum ibv_wc_status status)
+{
+	return status == IBV_WC_REM_INV_REQ_ERR || status == IBV_WC_REM_ACCESS_ERR ||
+	       status == IBV_WC_REM_OP_ERR;
+}
 
 /* NULL: that is no refusal. */
 static inline const struct vb_refusal *vb_refusal_of(enum vb_nak_code nak)

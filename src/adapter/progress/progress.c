@@ -548,6 +548,8 @@ static void forget(void)
 	atomic_store(&spinning, false);
 	atomic_store(&is_led, false);
 	atomic_store(&vb_progress_ticks, false);
+	atomic_store(&polls, 0);
+	seen_polls = 0;
 }
 
 void vb_progress_start(void)

@@ -41,13 +41,13 @@ static void set_remote(struct vb_capture_event *e, const struct ibv_send_wr *wr)
 	case IBV_WR_RDMA_WRITE:
 	case IBV_WR_RDMA_WRITE_WITH_IMM:
 	case IBV_WR_RDMA_READ:
-	case IBV_WR_FLUSH:
 	case IBV_WR_ATOMIC_WRITE:
 		e->address = wr->wr.rdma.remote_addr;
 		e->rkey = wr->wr.rdma.rkey;
 		break;
 	case IBV_WR_ATOMIC_CMP_AND_SWP:
 	case IBV_WR_ATOMIC_FETCH_AND_ADD:
+	case IBV_WR_FLUSH: /* posted as these */
 		e->address = wr->wr.atomic.remote_addr;
 		e->rkey = wr->wr.atomic.rkey;
 		break;

@@ -285,17 +285,19 @@ static void note_completed(struct vb_qp *qp, const struct vb_sqe *sqe)
 	vb_async_raise(qp->ctx, IBV_EVENT_SQ_DRAINED, VB_ASYNC_QP, qp, &qp->async, 0);
 }
 
-static void count_done(struct vb_sq *sq, const struct vb_sqe *sqe)
+static void count_done(struct vb_qp *qp, const struct vb_sqe *sqe)
 {
 	enum vb_traffic_kind kind = opcodes[sqe->opcode].traffic;
 	if (vb_likely(kind != VB_TRAFFIC_NONE))
-		vb_traffic_add(&sq->done[kind], sqe->length);
+		vb_traffic_add(&qp->sq.done[kind], sqe->length);
+	else
+		qp->counts.flushes += sqe->opcode == IBV_WR_FLUSH;
 }
 
 void vb_sq_complete(struct vb_qp *qp)
 {
 	const struct vb_sqe *sqe = vb_sq_at(&qp->sq, qp->sq.head++);
-	count_done(&qp->sq, sqe);
+	count_done(qp, sqe);
 	if (vb_sq_signals(qp, sqe->flags))
 		push_completion(qp, sqe, IBV_WC_SUCCESS);
 	if (vb_unlikely(qp->after_send))

@@ -569,6 +569,8 @@ void vb_loop_forget(void)
 	running_watch = NULL;
 	running_timer = NULL;
 	wait_until = 0;
+	atomic_store(&sleeps, 0);
+	atomic_store(&asleep_ns, 0);
 	if (watches)
 		memset(watches, 0, watches_size * sizeof(struct vb_watch *));
 	vb_heap_forget(&timers);

@@ -294,5 +294,7 @@ void vb_udp_receive_forget(void)
 	vb_udp_set_receiver(true, -ENOTCONN);
 	vb_udp_set_receiver(false, -ENOTCONN);
 	atomic_store(&receiving, false);
+	atomic_store(&packets_in, 0);
+	atomic_store(&congested, 0);
 	prepared = 0; /* the parent may have been in the middle of receiving */
 }

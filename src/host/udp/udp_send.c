@@ -500,4 +500,6 @@ void vb_udp_send_forget(void)
 	atomic_store(&families[0].count, 0);
 	atomic_store(&families[1].count, 0);
 	atomic_store(&switched_off, -1);
+	atomic_store(&packets_out, 0);
+	atomic_store(&send_failures, 0);
 }
