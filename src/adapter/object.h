@@ -264,6 +264,7 @@ struct vb_cq {
 	uint64_t moderate_ns;
 	uint32_t held;              /* completions that wait now */
 	struct vb_timer moderation;
+	struct vb_timer overrun;    /* set when a completion was lost: ends the queue pairs that use it */
 	/* The completions that were there when it was armed. Under lock, but node. */
 	struct {
 		uint32_t end;           /* where they end */
