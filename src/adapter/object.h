@@ -558,6 +558,7 @@ struct vb_qp {
 	 */
 	struct vb_counts counts;
 	struct ibv_qp_attr attr;  /* as set, QP state aside; see vb_qp_attr */
+	struct in6_addr sgid;     /* what attr.ah_attr.grh.sgid_index stood for when it was set */
 	struct ibv_qp_cap cap;
 	pthread_mutex_t ctl;
 	_Atomic(uint32_t) qkey;   /* attr.qkey, for posts and arrivals */
