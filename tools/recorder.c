@@ -93,11 +93,8 @@ struct recorder *recorder_open(const struct recorder_options *options)
 		free(r);
 		return NULL;
 	}
-<<<<<<< HEAD
-	r->realtime_ns = vb_clock_ns(CLOCK_REALTIME) - vb_clock_ns(CLOCK_MONOTONIC);
-=======
 	next_source(r);
-	r->realtime_ns = now_ns(CLOCK_REALTIME) - now_ns(CLOCK_MONOTONIC);
+	r->realtime_ns = vb_clock_ns(CLOCK_REALTIME) - vb_clock_ns(CLOCK_MONOTONIC);
 	pcapng_begin(&r->file, r->out, "verbatim " VB_VERSION);
 	return r;
 }

@@ -3,9 +3,29 @@
 #include <string.h>
 
 #include "adapter/object.h"
+#include "adapter/progress/progress.h"
+#include "adapter/progress/qpn.h"
 #include "adapter/queues/cq_events.h"
+#include "adapter/queues/queue.h"
 #include "adapter/start.h"
 #include "host/ipc/capture.h"
+
+/*
+ * Completions get lost, so the queue pairs that use the queue cannot go on. Whoever finds the queue full
+ * holds locks of one of them. So the progress thread does this.
+ */
+static void stop_users(struct vb_timer *timer, uint64_t now_ns)
+{
+	const struct vb_cq *cq = timer->arg;
+	struct vb_qp *qp;
+	for (uint64_t cursor = 0; vb_qpn_next(&cursor, &qp);) {
+		if (!qp)
+			continue;
+		if (qp->send_cq == cq || qp->recv_cq == cq)
+			vb_qp_break(qp, -1);
+		vb_qp_unref(qp);
+	}
+}
 
 int vb_cq_init(struct vb_cq *cq, struct vb_context *ctx, struct vb_channel *channel, struct vb_pd *pd,
 	       uint32_t cqe)
@@ -29,6 +49,7 @@ int vb_cq_init(struct vb_cq *cq, struct vb_context *ctx, struct vb_channel *chan
 	cq->mask = entries - 1;
 	cq->capacity = cqe;
 	vb_lock_init(&cq->lock);
+	cq->overrun = (struct vb_timer){ .fire = stop_users, .arg = cq };
 	vb_cq_events_init(cq);
 	if (channel)
 		atomic_fetch_add(&channel->refs, 1);
@@ -43,6 +64,7 @@ int vb_cq_fini(struct vb_cq *cq)
 	if (atomic_load(&cq->refs))
 		return -EBUSY;
 	vb_registry_remove(&cq->registered);
+	vb_timer_cancel(&cq->overrun);
 	vb_async_forget(cq->ctx, &cq->async);
 	vb_cq_events_fini(cq);
 	if (cq->channel)

@@ -228,6 +228,7 @@ struct vb_cqe {
 	uint8_t solicited;
 	uint8_t is_srq;
 	uint8_t sl;            /* of a datagram over RoCE: which header it came behind (ud/ud.c) */
+	uint8_t is_frame;      /* of a raw packet queue pair: what the unions say of one holds */
 	uint32_t app_ctx;      /* with IBV_WC_TM_MATCH: the message's */
 };
 _Static_assert(sizeof(struct vb_cqe) == VB_CACHE_LINE, "a completion is one cache line");
@@ -264,6 +265,7 @@ struct vb_cq {
 	uint64_t moderate_ns;
 	uint32_t held;              /* completions that wait now */
 	struct vb_timer moderation;
+	struct vb_timer overrun;    /* set when a completion was lost: ends the queue pairs that use it */
 	/* The completions that were there when it was armed. Under lock, but node. */
 	struct {
 		uint32_t end;           /* where they end */
@@ -557,6 +559,7 @@ struct vb_qp {
 	 */
 	struct vb_counts counts;
 	struct ibv_qp_attr attr;  /* as set, QP state aside; see vb_qp_attr */
+	struct in6_addr sgid;     /* what attr.ah_attr.grh.sgid_index stood for when it was set */
 	struct ibv_qp_cap cap;
 	pthread_mutex_t ctl;
 	_Atomic(uint32_t) qkey;   /* attr.qkey, for posts and arrivals */

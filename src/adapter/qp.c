@@ -222,6 +222,7 @@ static void reset(struct vb_qp *qp)
 	qp->comm_est = false;
 	atomic_store(&qp->drops_told, 0);
 	memset(&qp->attr, 0, sizeof(qp->attr));
+	memset(&qp->sgid, 0, sizeof(qp->sgid));
 }
 
 /* ---- modify ---- */
@@ -232,10 +233,9 @@ static int refuse(int err, const char *attribute, const char *why)
 	return err;
 }
 
-static int check_ah(struct vb_qp *qp, const struct ibv_ah_attr *ah)
+static int check_ah(struct vb_qp *qp, const struct ibv_ah_attr *ah, struct in6_addr *sgid)
 {
-	struct in6_addr sgid;
-	int err = vb_ah_check(qp->ctx->device, ah, "ibv_modify_qp", &sgid);
+	int err = vb_ah_check(qp->ctx->device, ah, "ibv_modify_qp", sgid);
 	if (!err && vb_ip_is_multicast((const struct in6_addr *)&ah->grh.dgid))
 		return refuse(-EINVAL, "ah_attr.grh.dgid",
 			      "a connection has one peer, and this is a multicast group");
@@ -245,13 +245,14 @@ static int check_ah(struct vb_qp *qp, const struct ibv_ah_attr *ah)
 /* The one port has no alternate path. The attribute is stored if it is valid, and never used. */
 static int check_alternate(struct vb_qp *qp, const struct ibv_qp_attr *a)
 {
+	struct in6_addr unused;
 	if (a->alt_port_num != 1)
 		return refuse(-EINVAL, "alt_port_num", "the device has port 1 only");
 	if (a->alt_pkey_index >= VB_PKEYS)
 		return refuse(-EINVAL, "alt_pkey_index", "the partition key table has one entry");
 	if (a->alt_timeout > MAX_TIMER)
 		return refuse(-EINVAL, "alt_timeout", "at most 31");
-	return check_ah(qp, &a->alt_ah_attr);
+	return check_ah(qp, &a->alt_ah_attr, &unused);
 }
 
 static int check_timers(const struct ibv_qp_attr *a, int mask)
@@ -328,8 +329,9 @@ static int check_transition(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp
 	return -EINVAL;
 }
 
+/* *sgid becomes what IBV_QP_AV asks for. */
 static int check(struct vb_qp *qp, const struct ibv_qp_attr *a, int mask, enum ibv_qp_state cur,
-		 enum ibv_qp_state next)
+		 enum ibv_qp_state next, struct in6_addr *sgid)
 {
 	if ((mask & IBV_QP_CUR_STATE) && a->cur_qp_state != cur)
 		return refuse(-EINVAL, "cur_qp_state", "the queue pair is in another state");
@@ -339,7 +341,7 @@ static int check(struct vb_qp *qp, const struct ibv_qp_attr *a, int mask, enum i
 	if (!err)
 		err = check_timers(a, mask);
 	if (!err && (mask & IBV_QP_AV))
-		err = check_ah(qp, &a->ah_attr);
+		err = check_ah(qp, &a->ah_attr, sgid);
 	if (!err && (mask & IBV_QP_ALT_PATH))
 		err = check_alternate(qp, a);
 	return err;
@@ -420,7 +422,7 @@ static void apply_state(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_sta
 }
 
 static int move(struct vb_qp *qp, const struct ibv_qp_attr *a, int mask, enum ibv_qp_state cur,
-		enum ibv_qp_state next)
+		enum ibv_qp_state next, const struct in6_addr *sgid)
 {
 	struct ibv_qp_attr before = qp->attr;
 	if (next == IBV_QPS_RESET) {
@@ -434,6 +436,7 @@ static int move(struct vb_qp *qp, const struct ibv_qp_attr *a, int mask, enum ib
 		return 0;
 	}
 	commit(&qp->attr, a, mask);
+	qp->sgid = *sgid;
 	int err = cur == IBV_QPS_INIT && next == IBV_QPS_RTR ? take_path(qp) : 0;
 	if (err) {
 		qp->attr = before;
@@ -469,9 +472,10 @@ int vb_qp_modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
 	pthread_mutex_lock(&qp->ctl);
 	enum ibv_qp_state cur = atomic_load(&qp->state);
 	enum ibv_qp_state next = mask & IBV_QP_STATE ? attr->qp_state : cur;
-	int err = check(qp, attr, mask, cur, next);
+	struct in6_addr sgid = qp->sgid;
+	int err = check(qp, attr, mask, cur, next, &sgid);
 	if (!err)
-		err = move(qp, attr, mask, cur, next);
+		err = move(qp, attr, mask, cur, next, &sgid);
 	pthread_mutex_unlock(&qp->ctl);
 	vb_segment_yield();
 	return err;

@@ -96,7 +96,7 @@ static void try_all_locked(uint64_t now_ns)
 		bool waits = is_full(&full, w->slot) || !put(w->slot, &w->addr, w->packet, w->bytes);
 		if (waits)
 			set_full(&full, w->slot);
-		if (waits && now_ns - w->since_ns < MAX_WAIT_NS)
+		if (waits && now_ns < w->since_ns + MAX_WAIT_NS) /* it may have come after now_ns */
 			continue;
 		if (waits)
 			vb_drop(VB_DROP_NO_ROOM);
@@ -122,7 +122,6 @@ static void forget(void)
 	pthread_mutex_init(&lock, NULL);
 	vb_list_init(&queue);
 	atomic_store(&nwaiting, 0);
-	memset(&timer.node, 0, sizeof(timer.node));
 }
 
 __attribute__((constructor)) static void watch_forks(void)

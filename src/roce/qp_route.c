@@ -14,14 +14,6 @@ unsigned vb_qp_route_ifindex(const struct vb_qp *qp, const struct in6_addr *dest
 	return needs ? qp->ctx->device->ifindex : 0;
 }
 
-static struct in6_addr source_of(const struct vb_qp *qp)
-{
-	struct in6_addr sgid;
-	if (vb_device_gid(qp->ctx->device, qp->attr.ah_attr.grh.sgid_index, &sgid))
-		memset(&sgid, 0, sizeof(sgid));
-	return sgid;
-}
-
 static int check(const struct vb_qp *qp)
 {
 	struct ibv_port_attr port;
@@ -55,7 +47,7 @@ void vb_qp_route(const struct vb_qp *qp, struct vb_roce_route *route)
 {
 	const struct ibv_global_route *grh = &qp->attr.ah_attr.grh;
 	struct vb_inbox_addr addr = {
-		.src = source_of(qp),
+		.src = qp->sgid,
 		.flow_label = grh->flow_label,
 		.traffic_class = grh->traffic_class,
 		.hop_limit = grh->hop_limit,

@@ -649,7 +649,7 @@ int vb_copy_to_peer(pid_t pid, const struct iovec *local, size_t nlocal, const s
 		    done);
 }
 
-/* ---- interfaces: a loopback, and an Ethernet 10.0.0.1 unless it is gone ---- */
+/* ---- interfaces: a loopback, and an Ethernet 10.0.0.1 unless it is gone, or has another address ---- */
 
 static struct in6_addr v4(uint8_t a, uint8_t b, uint8_t c, uint8_t d)
 {
@@ -671,7 +671,8 @@ int vb_netif_list(struct vb_netif **list, unsigned *count)
 						  .up = true,
 						  .running = true,
 						  .naddrs = 1,
-						  .addrs = { { .ip = v4(10, 0, 0, 1), .prefix_len = 24 } } };
+						  .addrs = { { .ip = v4(10, 0, 0, (uint8_t)(1 + fake.ip)),
+							       .prefix_len = 24 } } };
 	(*list)[n++] = (struct vb_netif){ .name = "lo",
 					  .index = 1,
 					  .mtu = 65536,

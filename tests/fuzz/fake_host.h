@@ -52,6 +52,7 @@ struct fake_host {
 	bool has_silent_neighbours;
 	bool has_no_ethernet;
 	uint8_t mac;		/* the last byte of the Ethernet's address, but for a constant */
+	uint8_t ip;		/* the last byte of its IPv4 address, but for 1 */
 };
 
 extern struct fake_host fake;

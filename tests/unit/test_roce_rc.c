@@ -9,9 +9,11 @@
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
+#include "adapter/device/device.h"
 #include "adapter/progress/progress.h"
 #include "base/lock.h"
 #include "base/tuned.h"
@@ -482,6 +484,35 @@ static void ack__has_the_route_of_its_requests(void **state)
 	check_packet(1, VB_OPB_SEND_ONLY, FIRST_PSN);
 }
 
+/* ---- the program changes a queue pair ---- */
+
+static void give_ethernet_address(uint8_t ip)
+{
+	struct vb_device **devices;
+	unsigned count;
+
+	fake.ip = ip;
+	assert_int_equal(vb_device_list(&devices, &count), 0);
+	for (unsigned i = 0; i < count; i++)
+		vb_device_put(devices[i]);
+	free(devices);
+}
+
+/* The entry of the GID table that it was connected by means another address by now. */
+static void modify__leaves_the_source_address(void **state)
+{
+	const struct vb_inbox_addr *addr = &vb_rc_of(&t.q->qp)->route.addr;
+	struct in6_addr before = addr->src;
+	struct ibv_qp_attr attr = { .min_rnr_timer = 2 };
+
+	give_ethernet_address(8);
+	assert_int_equal(vb_qp_modify(&t.q->qp, &attr, IBV_QP_MIN_RNR_TIMER), 0);
+	assert_memory_equal(&addr->src, &before, sizeof(before));
+	give_ethernet_address(0);
+	peer_writes(FIRST_PSN, 0x11);
+	check_packet(0, VB_OPB_ACKNOWLEDGE, FIRST_PSN);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
@@ -502,6 +533,7 @@ int main(void)
 		TEST(refusal__meanwhile_is_said_after),
 		TEST(answer__leaves_while_posts_wait),
 		TEST(ack__has_the_route_of_its_requests),
+		TEST(modify__leaves_the_source_address),
 	};
 #undef TEST
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -180,7 +180,6 @@ static bool describe_srqs(struct vb_dump *dump, uint64_t *cursor)
 /* What ibv_modify_qp sets. A thread that changes the QP may be waiting for this look to end: so try only. */
 static void describe_attributes(struct vb_qp *qp, struct vb_record_qp *r)
 {
-	struct in6_addr gid;
 	if (pthread_mutex_trylock(&qp->ctl)) {
 		r->busy = 1;
 		return;
@@ -195,8 +194,7 @@ static void describe_attributes(struct vb_qp *qp, struct vb_record_qp *r)
 	r->rq_psn = a->rq_psn;
 	if (connected && a->dest_qp_num) {
 		memcpy(r->peer_gid, &a->ah_attr.grh.dgid, sizeof(r->peer_gid));
-		vb_device_gid(qp->ctx->device, a->ah_attr.grh.sgid_index, &gid);
-		memcpy(r->gid, &gid, sizeof(gid));
+		memcpy(r->gid, &qp->sgid, sizeof(r->gid));
 	}
 	pthread_mutex_unlock(&qp->ctl);
 }

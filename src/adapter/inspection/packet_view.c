@@ -40,8 +40,7 @@ uint32_t vb_captured_packets(const struct vb_qp *qp, const struct vb_sqe *what)
 static void address(const struct vb_qp *qp, bool goes_out, struct vb_inbox_addr *addr)
 {
 	const struct ibv_global_route *grh = &qp->attr.ah_attr.grh;
-	struct in6_addr here, there;
-	vb_device_gid(qp->ctx->device, grh->sgid_index, &here);
+	struct in6_addr here = qp->sgid, there;
 	memcpy(&there, &grh->dgid, sizeof(there));
 	*addr = (struct vb_inbox_addr){
 		.src = goes_out ? here : there,

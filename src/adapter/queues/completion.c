@@ -208,12 +208,13 @@ void vb_cq_push_and_unlock(struct vb_cq *cq, const struct vb_cqe *cqe)
 		vb_channel_notify(cq->channel, cq);
 	if (vb_unlikely(first)) {
 		vb_explain("completion",
-			   "QP 0x%06x: its completion queue of %u entries is full: a completion is lost, and "
-			   "the queue is broken",
+			   "QP 0x%06x: its completion queue of %u entries is full: a completion is lost, the "
+			   "queue is broken, and its queue pairs end",
 			   qp->qpn, cq->capacity);
 		if (vb_observer)
 			vb_observer->cq_overran(cq, qp);
 		vb_async_raise(cq->ctx, IBV_EVENT_CQ_ERR, VB_ASYNC_CQ, cq, &cq->async, 0);
+		vb_timer_set(&cq->overrun, vb_now_ns());
 	}
 }
 

@@ -22,7 +22,7 @@ static inline struct vb_cqe *vb_cq_open(struct vb_cq *cq)
 
 /*
  * The caller has written all of it but qp_num. On overrun the completion is lost, the CQ is broken for good,
- * and IBV_EVENT_CQ_ERR is raised.
+ * IBV_EVENT_CQ_ERR is raised, and the queue pairs that use the CQ go to the error state soon.
  */
 static inline void vb_cq_close(struct vb_cq *cq, struct vb_cqe *cqe)
 {

@@ -1220,6 +1220,34 @@ static void cq__overrun(struct end *e)
 	rc_finish(e);
 }
 
+/* More messages than the receiver's queue has room for. The receiver ends, though it posts nothing more. */
+static void cq__overrun_by_messages(struct end *e)
+{
+	struct params p = error_params();
+	p.cqe = 4;
+	p.cap.max_send_wr = p.cap.max_recv_wr = 1024;
+	rc_start(e, &p);
+	int room = e->rcq->cqe;
+	CHECK(room < 512);
+	for (int i = 0; e->passive && i <= room; i++)
+		rc_recv(e, i, 1024, 8);
+	meet(e);
+	for (int i = 0; !e->passive && i <= room; i++) {
+		POST(e, .id = i, .opcode = IBV_WR_SEND, .len = 8);
+		if (i < room)
+			rc_expect(e->scq, i, IBV_WC_SUCCESS);
+	}
+	if (e->passive) {
+		struct ibv_async_event event = rc_expect_event(e, IBV_EVENT_CQ_ERR);
+		CHECK(event.element.cq == e->rcq);
+		while (rc_state(e->qp) != IBV_QPS_ERR)
+			rc_pause_ms(1);
+		for (int i = 0; i < room; i++)
+			rc_expect(e->rcq, i, IBV_WC_SUCCESS);
+	}
+	rc_finish(e);
+}
+
 static const struct body bodies[] = {
 	BODY(local__bad_memory_of_a_send),
 	BODY(local__bad_memory_of_a_write),
@@ -1254,5 +1282,6 @@ static const struct body bodies[] = {
 	BODY(post__in_states_that_take_none),
 	BODY(reset__forgets),
 	BODY(cq__overrun),
+	BODY(cq__overrun_by_messages),
 };
 RC_MAIN(bodies)
