@@ -266,7 +266,7 @@ static int choose_pd(const struct rdma_cm_id *id, const char *call, struct ibv_p
 /* Receiving XRC QPs have an XRC domain, all others a protection domain. */
 static int choose_domain(struct rdma_cm_id *id, const char *call, struct ibv_qp_init_attr_ex *attr)
 {
-	bool has_xrcd = attr->comp_mask & IBV_QP_INIT_ATTR_XRCD;
+	bool has_xrcd = (attr->comp_mask & IBV_QP_INIT_ATTR_XRCD) && attr->xrcd;
 
 	if (attr->qp_type == IBV_QPT_XRC_RECV) {
 		attr->xrcd = has_xrcd ? attr->xrcd : vb_cma_device_xrcd(vb_cma_id_of(id)->device);
@@ -399,32 +399,44 @@ VB_EXPORT void rdma_destroy_qp(struct rdma_cm_id *id)
 
 /* ---- SRQs ---- */
 
-static int create_srq(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *attr)
+/* What the program left out. *made_cq: the id has a completion queue since. */
+static int complete_xrc(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *attr, bool *made_cq)
 {
-	bool is_xrc = (attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) && attr->srq_type == IBV_SRQT_XRC;
-
-	if (is_xrc && !(attr->comp_mask & IBV_SRQ_INIT_ATTR_XRCD)) {
+	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_XRCD) || !attr->xrcd) {
 		attr->xrcd = vb_cma_device_xrcd(vb_cma_id_of(id)->device);
 		attr->comp_mask |= IBV_SRQ_INIT_ATTR_XRCD;
 	}
-	if (is_xrc && !attr->xrcd)
+	if (!attr->xrcd)
 		return errno;
-	if (is_xrc && !((attr->comp_mask & IBV_SRQ_INIT_ATTR_CQ) && attr->cq)) {
-		int err = id->recv_cq ? 0 :
-					create_cq(id, attr->attr.max_wr, &id->recv_cq_channel, &id->recv_cq);
+	if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_CQ) && attr->cq)
+		return 0;
+	if (!id->recv_cq) {
+		int err = create_cq(id, attr->attr.max_wr, &id->recv_cq_channel, &id->recv_cq);
 		if (err)
 			return err;
-		attr->comp_mask |= IBV_SRQ_INIT_ATTR_CQ;
-		attr->cq = id->recv_cq;
+		*made_cq = true;
 	}
+	attr->comp_mask |= IBV_SRQ_INIT_ATTR_CQ;
+	attr->cq = id->recv_cq;
+	return 0;
+}
+
+static int create_srq(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *attr)
+{
+	bool is_xrc = (attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) && attr->srq_type == IBV_SRQT_XRC;
+	bool made_cq = false;
+	int err = is_xrc ? complete_xrc(id, attr, &made_cq) : 0;
+
+	if (err)
+		return err;
 	id->srq = ibv_create_srq_ex(id->verbs, attr);
 	if (id->srq) {
 		id->pd = attr->pd;
 		return 0;
 	}
-	int err = errno ? errno : ENOMEM;
-	if (is_xrc)
-		destroy_cqs(id);
+	err = errno ? errno : ENOMEM;
+	if (made_cq)
+		destroy_cq(&id->recv_cq_channel, &id->recv_cq);
 	return err;
 }
 
