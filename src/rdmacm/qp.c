@@ -235,15 +235,28 @@ static void destroy_cqs(struct rdma_cm_id *id)
 		destroy_cq(&id->recv_cq_channel, &id->recv_cq);
 }
 
-static int choose_cqs(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
+/* Those of an SRQ may all complete here; max_recv_wr means nothing then. */
+static uint32_t most_receives(const struct ibv_qp_init_attr_ex *attr)
+{
+	struct ibv_srq_attr srq;
+
+	if (!attr->srq || ibv_query_srq(attr->srq, &srq) || srq.max_wr < attr->cap.max_recv_wr)
+		return attr->cap.max_recv_wr;
+	return srq.max_wr;
+}
+
+/* The SRQ and the completion queues that the program has not named. */
+static int choose_queues(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
 {
 	bool sends = attr->qp_type != IBV_QPT_XRC_RECV, receives = sends && attr->qp_type != IBV_QPT_XRC_SEND;
 	int err = 0;
 
+	if (receives && !attr->srq)
+		attr->srq = id->srq;
 	if (sends && !attr->send_cq && !id->send_cq)
 		err = create_cq(id, attr->cap.max_send_wr, &id->send_cq_channel, &id->send_cq);
 	if (!err && receives && !attr->recv_cq && !id->recv_cq)
-		err = create_cq(id, attr->cap.max_recv_wr, &id->recv_cq_channel, &id->recv_cq);
+		err = create_cq(id, most_receives(attr), &id->recv_cq_channel, &id->recv_cq);
 	if (sends && !attr->send_cq)
 		attr->send_cq = id->send_cq;
 	if (receives && !attr->recv_cq)
@@ -294,12 +307,10 @@ static int check_new_qp(const struct rdma_cm_id *id, const char *call)
 
 static int create_qp(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
 {
-	int err = choose_cqs(id, attr);
+	int err = choose_queues(id, attr);
 
 	if (err)
 		return err;
-	if (id->srq && !attr->srq && attr->qp_type != IBV_QPT_XRC_RECV && attr->qp_type != IBV_QPT_XRC_SEND)
-		attr->srq = id->srq;
 	struct ibv_qp *qp = ibv_create_qp_ex(id->verbs, attr);
 	if (!qp)
 		return errno ? errno : ENOMEM;
