@@ -439,7 +439,7 @@ static void connect_and_end(const char *ip, int in, int out)
 	static struct late late;
 	pthread_t thread;
 
-	setenv("VERBATIM_LOCAL", "off", 1); /* so that the end waits for the parent, which answers its DREQ late */
+	setenv("VERBATIM_LOCAL", "off", 1); /* the end waits: the parent answers its DREQ late */
 	child_connect(rdma_create_event_channel(), ip, in);
 	late = (struct late){ .destroyed = rdma_create_event_channel(), .in = in };
 	rdma_destroy_event_channel(late.destroyed);
