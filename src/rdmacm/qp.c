@@ -235,15 +235,28 @@ static void destroy_cqs(struct rdma_cm_id *id)
 		destroy_cq(&id->recv_cq_channel, &id->recv_cq);
 }
 
-static int choose_cqs(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
+/* Those of an SRQ may all complete here; max_recv_wr means nothing then. */
+static uint32_t most_receives(const struct ibv_qp_init_attr_ex *attr)
+{
+	struct ibv_srq_attr srq;
+
+	if (!attr->srq || ibv_query_srq(attr->srq, &srq) || srq.max_wr < attr->cap.max_recv_wr)
+		return attr->cap.max_recv_wr;
+	return srq.max_wr;
+}
+
+/* The SRQ and the completion queues that the program has not named. */
+static int choose_queues(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
 {
 	bool sends = attr->qp_type != IBV_QPT_XRC_RECV, receives = sends && attr->qp_type != IBV_QPT_XRC_SEND;
 	int err = 0;
 
+	if (receives && !attr->srq)
+		attr->srq = id->srq;
 	if (sends && !attr->send_cq && !id->send_cq)
 		err = create_cq(id, attr->cap.max_send_wr, &id->send_cq_channel, &id->send_cq);
 	if (!err && receives && !attr->recv_cq && !id->recv_cq)
-		err = create_cq(id, attr->cap.max_recv_wr, &id->recv_cq_channel, &id->recv_cq);
+		err = create_cq(id, most_receives(attr), &id->recv_cq_channel, &id->recv_cq);
 	if (sends && !attr->send_cq)
 		attr->send_cq = id->send_cq;
 	if (receives && !attr->recv_cq)
@@ -266,7 +279,7 @@ static int choose_pd(const struct rdma_cm_id *id, const char *call, struct ibv_p
 /* Receiving XRC QPs have an XRC domain, all others a protection domain. */
 static int choose_domain(struct rdma_cm_id *id, const char *call, struct ibv_qp_init_attr_ex *attr)
 {
-	bool has_xrcd = attr->comp_mask & IBV_QP_INIT_ATTR_XRCD;
+	bool has_xrcd = (attr->comp_mask & IBV_QP_INIT_ATTR_XRCD) && attr->xrcd;
 
 	if (attr->qp_type == IBV_QPT_XRC_RECV) {
 		attr->xrcd = has_xrcd ? attr->xrcd : vb_cma_device_xrcd(vb_cma_id_of(id)->device);
@@ -294,12 +307,10 @@ static int check_new_qp(const struct rdma_cm_id *id, const char *call)
 
 static int create_qp(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
 {
-	int err = choose_cqs(id, attr);
+	int err = choose_queues(id, attr);
 
 	if (err)
 		return err;
-	if (id->srq && !attr->srq && attr->qp_type != IBV_QPT_XRC_RECV && attr->qp_type != IBV_QPT_XRC_SEND)
-		attr->srq = id->srq;
 	struct ibv_qp *qp = ibv_create_qp_ex(id->verbs, attr);
 	if (!qp)
 		return errno ? errno : ENOMEM;
@@ -399,32 +410,44 @@ VB_EXPORT void rdma_destroy_qp(struct rdma_cm_id *id)
 
 /* ---- SRQs ---- */
 
-static int create_srq(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *attr)
+/* What the program left out. *made_cq: the id has a completion queue since. */
+static int complete_xrc(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *attr, bool *made_cq)
 {
-	bool is_xrc = (attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) && attr->srq_type == IBV_SRQT_XRC;
-
-	if (is_xrc && !(attr->comp_mask & IBV_SRQ_INIT_ATTR_XRCD)) {
+	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_XRCD) || !attr->xrcd) {
 		attr->xrcd = vb_cma_device_xrcd(vb_cma_id_of(id)->device);
 		attr->comp_mask |= IBV_SRQ_INIT_ATTR_XRCD;
 	}
-	if (is_xrc && !attr->xrcd)
+	if (!attr->xrcd)
 		return errno;
-	if (is_xrc && !((attr->comp_mask & IBV_SRQ_INIT_ATTR_CQ) && attr->cq)) {
-		int err = id->recv_cq ? 0 :
-					create_cq(id, attr->attr.max_wr, &id->recv_cq_channel, &id->recv_cq);
+	if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_CQ) && attr->cq)
+		return 0;
+	if (!id->recv_cq) {
+		int err = create_cq(id, attr->attr.max_wr, &id->recv_cq_channel, &id->recv_cq);
 		if (err)
 			return err;
-		attr->comp_mask |= IBV_SRQ_INIT_ATTR_CQ;
-		attr->cq = id->recv_cq;
+		*made_cq = true;
 	}
+	attr->comp_mask |= IBV_SRQ_INIT_ATTR_CQ;
+	attr->cq = id->recv_cq;
+	return 0;
+}
+
+static int create_srq(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *attr)
+{
+	bool is_xrc = (attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) && attr->srq_type == IBV_SRQT_XRC;
+	bool made_cq = false;
+	int err = is_xrc ? complete_xrc(id, attr, &made_cq) : 0;
+
+	if (err)
+		return err;
 	id->srq = ibv_create_srq_ex(id->verbs, attr);
 	if (id->srq) {
 		id->pd = attr->pd;
 		return 0;
 	}
-	int err = errno ? errno : ENOMEM;
-	if (is_xrc)
-		destroy_cqs(id);
+	err = errno ? errno : ENOMEM;
+	if (made_cq)
+		destroy_cq(&id->recv_cq_channel, &id->recv_cq);
 	return err;
 }
 

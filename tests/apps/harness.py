@@ -551,7 +551,7 @@ def selected(options, name, is_quick):
 
 
 class Report:
-    """Prints one TAP line per case and the final count; `status` is the exit status."""
+    """Prints one TAP line per case and the final count. finish() gives the exit status."""
 
     def __init__(self, *again):
         """again: the command that, with a pattern, runs a case once more; in this environment."""
@@ -577,13 +577,16 @@ class Report:
             print("\n".join([f"# FAIL {name}: {outcome.reason}", *said, *again]), flush=True)
 
     def finish(self):
-        print(f"1..{sum(self.count.values())}")
+        total = sum(self.count.values())
+        print(f"1..{total}")
         print(
             f"# {self.count['ok']} ok, {self.count['FAIL']} FAIL, {self.count['skip']} skipped "
             f"in {time.monotonic() - self.start:.0f} s",
             flush=True,
         )
-        return 1 if self.count["FAIL"] else 0
+        if not total:
+            print("# no case was chosen", flush=True)
+        return 1 if self.count["FAIL"] or not total else 0
 
 
 def log_directory(build, name):

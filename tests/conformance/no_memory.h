@@ -21,6 +21,8 @@ static __thread int left = -1; /* allocations of this thread until the one that 
 
 static bool fails_now(void) { return left >= 0 && left-- == 0; }
 
+#define NO_ALLOCATOR "the sanitizer's allocator cannot be replaced"
+
 #if SANITIZED
 enum { HAVE_ALLOCATOR = false };
 #else

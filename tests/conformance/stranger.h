@@ -16,6 +16,8 @@ enum {
 	INBOX_MAGIC = 0x76620001,
 };
 
+#define NO_OTHER_USER "this process cannot become another user"
+
 /* The number of a slot that was free and is now this process's, in name; 0: none. */
 static uint32_t take_slot(int *fd)
 {

@@ -103,6 +103,7 @@ NEVER(struct ibv_cq *, ibv_create_cq, struct ibv_context *c, int n, void *ctx, s
 NEVER(int, ibv_destroy_cq, struct ibv_cq *cq)
 NEVER(struct ibv_srq *, ibv_create_srq, struct ibv_pd *p, struct ibv_srq_init_attr *attr)
 NEVER(int, ibv_destroy_srq, struct ibv_srq *srq)
+NEVER(int, ibv_query_srq, struct ibv_srq *srq, struct ibv_srq_attr *attr)
 
 /* ---- messages ---- */
 

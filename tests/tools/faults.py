@@ -160,6 +160,13 @@ CASES = [
         essential=(r".*unreachable.*",),
         client_exit=None,
     ),
+    Fault(
+        "rdma_client, no event can be acknowledged",  # by a program; its ids acknowledge their own
+        "rdma_server -s 127.0.0.1 -p {port}",
+        "rdma_client -s 127.0.0.1 -p {port}",
+        "fail rdma_ack_cm_event EINVAL",
+        client_shows=(r"^rdma_client: end 0$",),
+    ),
     # completions
     rping(
         "a receive that fails",

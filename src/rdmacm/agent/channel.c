@@ -288,13 +288,14 @@ VB_EXPORT int rdma_ack_cm_event(struct rdma_cm_event *event)
 	return 0;
 }
 
+/* Not by rdma_ack_cm_event: a fault on purpose would fail it, and the program could not see that. */
 void vb_cma_release_event(struct vb_cma_id *id)
 {
 	struct rdma_cm_event *event = id->pub.event;
 
 	id->pub.event = NULL;
 	if (event)
-		rdma_ack_cm_event(event);
+		vb_cma_event_acknowledge(vb_container_of(event, struct vb_cma_event, pub));
 }
 
 void vb_cma_event_give_locked(struct rdma_cm_event *pub, struct vb_cma_id *owner)

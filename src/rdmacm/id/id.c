@@ -139,8 +139,10 @@ void vb_cma_id_free(struct vb_cma_id *id)
 
 void vb_cma_event_discard_locked(struct vb_cma_event *event)
 {
-	if (vb_cma_event_brings_id(event))
+	if (vb_cma_event_brings_id(event)) {
+		event->owner->backlog_left++;
 		vb_cma_id_discard_locked(vb_cma_id_of(event->pub.id));
+	}
 	free(event);
 }
 

@@ -283,7 +283,9 @@ int rc_main(int argc, char **argv, const struct body *bodies, size_t n)
 			count++;
 		}
 	}
-	int failed = count ? _cmocka_run_group_tests(argv[0], tests, count, NULL, NULL) : 0;
+	if (!count)
+		fprintf(stderr, "# no case has \"%s\" in its name\n", argc > 1 ? argv[1] : "");
+	int failed = count ? _cmocka_run_group_tests(argv[0], tests, count, NULL, NULL) : 1;
 	for (size_t i = 0; i < count; i++)
 		free((char *)tests[i].name);
 	free(tests);

@@ -620,6 +620,31 @@ static void listen__surplus_request_is_seen_once_there_is_room(void **state)
 	rdma_destroy_event_channel(server_ch);
 }
 
+/* Requests that went with the channel on which they waited unseen do not count on the next one. */
+static void listen__backlog_does_not_outlive_the_channel(void **state)
+{
+	struct rdma_event_channel *server_ch = new_channel(), *ch = new_channel();
+	struct rdma_cm_id *listener = new_listener(server_ch, "127.0.0.1", RDMA_PS_TCP, 1);
+	struct rdma_cm_id *first = request(ch, listener);
+
+	(void)state;
+	assert_true(readable(server_ch->fd, WAIT_MS));
+	rdma_destroy_event_channel(server_ch);
+	expect_acked(ch, RDMA_CM_EVENT_REJECTED, REJECTED_CONSUMER);
+	server_ch = new_channel();
+	assert_ok(rdma_migrate_id(listener, server_ch));
+	struct rdma_cm_id *second = request(ch, listener);
+	struct rdma_cm_event *event = expect(server_ch, RDMA_CM_EVENT_CONNECT_REQUEST);
+	struct rdma_cm_id *child = event->id;
+	assert_ok(rdma_ack_cm_event(event));
+	assert_ok(rdma_destroy_id(child));
+	assert_ok(rdma_destroy_id(first));
+	assert_ok(rdma_destroy_id(second));
+	assert_ok(rdma_destroy_id(listener));
+	rdma_destroy_event_channel(ch);
+	rdma_destroy_event_channel(server_ch);
+}
+
 static void migrate__listener_takes_unseen_requests_along(void **state)
 {
 	struct pair p = listening_pair("127.0.0.1", RDMA_PS_TCP);
@@ -1045,6 +1070,7 @@ int main(void)
 		cmocka_unit_test(notify__establishes_the_passive_side),
 		cmocka_unit_test(listen__backlog_limits_unseen_requests),
 		cmocka_unit_test(listen__surplus_request_is_seen_once_there_is_room),
+		cmocka_unit_test(listen__backlog_does_not_outlive_the_channel),
 		cmocka_unit_test(migrate__listener_takes_unseen_requests_along),
 		cmocka_unit_test(migrate__child_goes_its_own_way),
 		cmocka_unit_test(ece__reaches_the_peer),

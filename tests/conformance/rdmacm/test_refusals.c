@@ -4,6 +4,7 @@
  * interfaces that are no device or say nothing, peers that change their minds. In a network of the test's
  * own, with an Ethernet 10.9.0.1 on which nobody else is.
  */
+#include "../../kernel.h"
 #include "cm.h"
 
 #include <dlfcn.h>
@@ -48,7 +49,7 @@ static void memory__of_channels_and_ids(void **state)
 
 	(void)state;
 	if (!HAVE_ALLOCATOR)
-		return;
+		SKIP(NO_ALLOCATOR);
 	null_when_out(ENOMEM, channel = rdma_create_event_channel(), rdma_destroy_event_channel(channel));
 	minus_one_when_out(ENOMEM, rdma_create_id(ch, &id, NULL, RDMA_PS_TCP), drop_id(id));
 	minus_one_when_out(ENOMEM, rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP), drop_id(id));
@@ -115,12 +116,13 @@ static void begin_anew(struct rdma_cm_id **id)
 
 static void memory__of_connections(void **state)
 {
+	(void)state;
+	if (!HAVE_ALLOCATOR)
+		SKIP(NO_ALLOCATOR);
 	struct rdma_conn_param param = some_param();
 	struct rdma_cm_id *id = new_resolved(ch, "127.0.0.1", htons(1), RDMA_PS_TCP);
 
-	(void)state;
-	if (HAVE_ALLOCATOR)
-		minus_one_when_out(ENOMEM, rdma_connect(id, &param), begin_anew(&id));
+	minus_one_when_out(ENOMEM, rdma_connect(id, &param), begin_anew(&id));
 	drop_id(id);
 }
 
@@ -167,6 +169,9 @@ static void leave(struct rdma_cm_id *id, struct address *group)
 
 static void memory__of_groups(void **state)
 {
+	(void)state;
+	if (!HAVE_ALLOCATOR)
+		SKIP(NO_ALLOCATOR);
 	struct rdma_cm_id *id = new_id(ch, RDMA_PS_UDP);
 	struct address own = address("10.9.0.1", 0), group = address("239.77.5.9", 0);
 	struct rdma_cm_join_mc_attr_ex attr = { .comp_mask = RDMA_CM_JOIN_MC_ATTR_ADDRESS |
@@ -174,15 +179,11 @@ static void memory__of_groups(void **state)
 						.join_flags = RDMA_MC_JOIN_FLAG_FULLMEMBER,
 						.addr = sockaddr(&group) };
 
-	(void)state;
 	assert_ok(rdma_bind_addr(id, sockaddr(&own)));
-	if (HAVE_ALLOCATOR) {
-		minus_one_when_out(ENOMEM, rdma_join_multicast(id, sockaddr(&group), NULL),
-				   leave(id, &group));
-		minus_one_when_out(ENOMEM, rdma_join_multicast_ex(id, &attr, NULL), leave(id, &group));
-		/* nothing was left half joined */
-		assert_refused(EADDRNOTAVAIL, rdma_leave_multicast(id, sockaddr(&group)));
-	}
+	minus_one_when_out(ENOMEM, rdma_join_multicast(id, sockaddr(&group), NULL), leave(id, &group));
+	minus_one_when_out(ENOMEM, rdma_join_multicast_ex(id, &attr, NULL), leave(id, &group));
+	/* nothing was left half joined */
+	assert_refused(EADDRNOTAVAIL, rdma_leave_multicast(id, sockaddr(&group)));
 	drop_id(id);
 }
 
@@ -210,6 +211,8 @@ static void memory__of_a_requests_queues(void **state)
 	struct rdma_cm_id *listener, *request, *clients[REQUESTS];
 
 	(void)state;
+	if (!HAVE_ALLOCATOR)
+		SKIP(NO_ALLOCATOR);
 	assert_int_equal(rdma_getaddrinfo("127.0.0.1", "0", &hints, &at), 0);
 	assert_ok(rdma_create_ep(&listener, at, NULL, &attr));
 	rdma_freeaddrinfo(at);
@@ -219,8 +222,7 @@ static void memory__of_a_requests_queues(void **state)
 		clients[i] = new_resolved(ch, "127.0.0.1", rdma_get_src_port(listener), RDMA_PS_TCP);
 		assert_ok(rdma_connect(clients[i], &param));
 	}
-	if (HAVE_ALLOCATOR)
-		minus_one_when_out(ENOMEM, rdma_get_request(listener, &request), rdma_destroy_ep(request));
+	minus_one_when_out(ENOMEM, rdma_get_request(listener, &request), rdma_destroy_ep(request));
 	for (unsigned i = 0; i < REQUESTS; i++)
 		drop_id(clients[i]);
 	rdma_destroy_ep(listener);
@@ -281,9 +283,8 @@ static void interface__is_no_device(void **state)
 	(void)state;
 	if (system("ip tuntap add dev tunnel mode tun 2> /dev/null && ip addr add " NO_DEVICE
 		   "/24 dev tunnel && ip link set tunnel up")) {
-		print_message("# skipped: no tunnel can be made here\n");
 		drop_id(id);
-		return;
+		SKIP("no tunnel can be made here");
 	}
 	assert_refused(ENODEV, rdma_bind_addr(id, sockaddr(&own)));
 	assert_refused(ENODEV, rdma_resolve_addr(id, NULL, sockaddr(&behind), SOON_MS));

@@ -510,6 +510,50 @@ static void srq__is_used_by_the_qp(void **state)
 	assert_ok(rdma_destroy_id(id));
 }
 
+/* An XRC domain of NULL means that of the device, as a protection domain of NULL does. */
+static void srq__of_the_devices_xrc_domain(void **state)
+{
+	struct rdma_cm_id *id = resolved_sync("127.0.0.1", htons(1));
+	struct ibv_srq_init_attr_ex srq = { .attr = { .max_wr = 8, .max_sge = 1 },
+					    .srq_type = IBV_SRQT_XRC,
+					    .comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_XRCD };
+	struct ibv_qp_init_attr_ex qp = { .qp_type = IBV_QPT_XRC_RECV, .comp_mask = IBV_QP_INIT_ATTR_XRCD };
+
+	(void)state;
+	assert_ok(rdma_create_srq_ex(id, &srq));
+	assert_non_null(id->srq);
+	assert_non_null(srq.xrcd);
+	assert_ok(rdma_create_qp_ex(id, &qp));
+	assert_ptr_equal(qp.xrcd, srq.xrcd);
+	rdma_destroy_qp(id);
+	rdma_destroy_srq(id);
+	assert_null(id->srq);
+	assert_ok(rdma_destroy_id(id));
+}
+
+/* One that cannot be made leaves the completion queue of the id's QP where it is, for both directions. */
+static void srq__refused_beside_a_qp(void **state)
+{
+	struct rdma_cm_id *id = resolved_sync("127.0.0.1", htons(1));
+	struct ibv_cq *cq = ibv_create_cq(id->verbs, 8, id, NULL, 0);
+	struct ibv_qp_init_attr attr = qp_attr();
+	struct ibv_srq_init_attr_ex srq = { .attr = { .max_wr = UINT32_MAX, .max_sge = 1 },
+					    .srq_type = IBV_SRQT_XRC,
+					    .comp_mask = IBV_SRQ_INIT_ATTR_TYPE };
+
+	(void)state;
+	assert_non_null(cq);
+	id->send_cq = id->recv_cq = cq;
+	assert_ok(rdma_create_qp(id, NULL, &attr));
+	assert_refused(EINVAL, rdma_create_srq_ex(id, &srq));
+	assert_ptr_equal(id->send_cq, cq);
+	assert_ptr_equal(id->recv_cq, cq);
+	rdma_destroy_qp(id);
+	assert_null(id->send_cq);
+	assert_null(id->recv_cq);
+	assert_ok(rdma_destroy_id(id));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -530,6 +574,8 @@ int main(void)
 		cmocka_unit_test(qp__foreign_protection_domain),
 		cmocka_unit_test(qp__datagram_is_ready_to_send),
 		cmocka_unit_test(srq__is_used_by_the_qp),
+		cmocka_unit_test(srq__of_the_devices_xrc_domain),
+		cmocka_unit_test(srq__refused_beside_a_qp),
 	};
 
 	enter_own_network();

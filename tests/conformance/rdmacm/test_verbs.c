@@ -448,7 +448,6 @@ static void post__more_than_fits(void **state)
 	tear_down(w);
 }
 
-/* ibv_post_recv takes a list up to its first bad request, and tells which that is. */
 /* No receive is there, so the queue stays full. */
 static void post__to_a_full_queue(void **state)
 {
@@ -579,6 +578,7 @@ static void comp__waits_no_longer(void **state)
 	tear_down(w);
 }
 
+/* ibv_post_recv takes a list up to its first bad request, and tells which that is. */
 static void post_recv__stops_at_the_first_bad(void **state)
 {
 	struct rdma_event_channel *ch = new_channel();
@@ -623,6 +623,43 @@ static void post_recv__goes_to_the_srq(void **state)
 	assert_ok(rdma_dereg_mr(mr));
 	assert_ok(rdma_destroy_id(id));
 	rdma_destroy_event_channel(ch);
+}
+
+/* The queue that is made for its completions has room for all of them, whatever max_recv_wr says. */
+static void srq__has_room_for_its_completions(void **state)
+{
+	struct pair p = listening_pair("127.0.0.1", RDMA_PS_TCP);
+	struct ibv_srq_init_attr queue = { .attr = { .max_wr = DEPTH, .max_sge = 1 } };
+	struct ibv_qp_init_attr attr = qp_attr();
+	uint8_t in[8], out[8] = { 0 };
+
+	(void)state;
+	add_qp(p.client, IBV_QPT_RC);
+	assert_ok(rdma_connect(p.client, NULL));
+	struct rdma_cm_event *event = expect(p.server_ch, RDMA_CM_EVENT_CONNECT_REQUEST);
+	p.server = event->id;
+	assert_ok(rdma_ack_cm_event(event));
+	assert_ok(rdma_create_srq(p.server, NULL, &queue));
+	attr.cap.max_recv_wr = 0;
+	assert_ok(rdma_create_qp(p.server, NULL, &attr));
+	struct ibv_mr *mr = rdma_reg_msgs(p.server, in, sizeof(in));
+	assert_non_null(mr);
+	for (int i = 0; i < DEPTH; i++)
+		assert_ok(rdma_post_recv(p.server, NULL, in, sizeof(in), mr));
+	assert_ok(rdma_accept(p.server, NULL));
+	expect_acked(p.client_ch, RDMA_CM_EVENT_ESTABLISHED, 0);
+	expect_acked(p.server_ch, RDMA_CM_EVENT_ESTABLISHED, 0);
+	for (int i = 0; i < DEPTH; i++)
+		assert_ok(rdma_post_send(p.client, NULL, out, sizeof(out), NULL, IBV_SEND_INLINE));
+	for (int i = 0; i < DEPTH; i++)
+		expect_send_comp(p.client, NULL, IBV_WC_SEND);
+	for (int i = 0; i < DEPTH; i++)
+		expect_recv_comp(p.server, NULL, sizeof(out));
+	assert_ok(rdma_dereg_mr(mr));
+	rdma_destroy_qp(p.client);
+	rdma_destroy_qp(p.server);
+	rdma_destroy_srq(p.server);
+	destroy_pair(&p);
 }
 
 /* ---- the end ---- */
@@ -940,6 +977,7 @@ int main(void)
 		cmocka_unit_test(comp__waits_no_longer),
 		cmocka_unit_test(post_recv__stops_at_the_first_bad),
 		cmocka_unit_test(post_recv__goes_to_the_srq),
+		cmocka_unit_test(srq__has_room_for_its_completions),
 		cmocka_unit_test(xrc__sends_to_the_srq),
 		cmocka_unit_test(disconnect__flushes_what_was_posted),
 		cmocka_unit_test(disconnect__flushes_a_qp_that_the_program_put_there),

@@ -291,7 +291,7 @@ int main(void)
 		WORLD_TEST(steering__without_memory),
 	};
 	if (!HAVE_ALLOCATOR) {
-		puts("1..0 # SKIP the sanitizer's allocator cannot be replaced");
+		puts("1..0 # SKIP " NO_ALLOCATOR);
 		return 0;
 	}
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -472,7 +472,7 @@ static void ah__from_wc(void **state)
 	struct ibv_grh grh;
 	assert_int_equal(ibv_query_gid(w->ctx, 1, 0, &mine), 0);
 	if (mine.raw[10] != 0xff)
-		return; /* entry 0 is no IPv4 address on this device */
+		SKIP("entry 0 is no IPv4 address on this device");
 	put_v4_header(&grh, &his, &mine);
 	assert_int_equal(ibv_init_ah_from_wc(w->ctx, 1, &wc, &grh, &a), 0);
 	assert_int_equal(a.is_global, 1);
@@ -503,7 +503,7 @@ static void ah__from_wc_of_ipv6(void **state)
 	while (!ibv_query_gid(w->ctx, 1, index, &gid) && memcmp(&gid, &mine, sizeof(gid)))
 		index++;
 	if (memcmp(&gid, &mine, sizeof(gid)))
-		return; /* ::1 is no address of this device */
+		SKIP("::1 is no address of this device");
 	assert_int_equal(ibv_init_ah_from_wc(w->ctx, 1, &wc, &grh, &a), 0);
 	assert_int_equal(a.grh.sgid_index, index);
 	assert_int_equal(a.grh.traffic_class, 0x20);
