@@ -93,11 +93,12 @@ struct vb_local_qp {
 	} req;
 
 	struct {
-		const uint8_t *ring;
+		_Atomic(const uint8_t *) ring;      /* NULL: no requester was taken up yet */
 		_Atomic(uint32_t) next;             /* the peer's ring position to execute */
-		_Atomic(uint32_t) their_epoch;
+		_Atomic(uint32_t) their_epoch;      /* of the session that was taken up last; 0: none was */
 		uint16_t ring_mask, slot_bytes;
-		atomic_bool serving;                /* the peer's requester of their_epoch is bound to us */
+		/* the peer's requester of their_epoch is bound to us, and was not refused */
+		atomic_bool serving;
 		atomic_bool active;                 /* there is a request that is worked on, cur, */
 		atomic_bool waits;                  /* which cannot go on by itself */
 		/* the request is for a queue of another process, and so is the receive (xrc_remote.c) */

@@ -36,11 +36,21 @@ bool vb_local_find_theirs(struct vb_local_qp *l)
 	return vb_theirs_of(l) != NULL;
 }
 
+/*
+ * The peer's queue pair has taken messages of another session of this one, and expects those that follow
+ * them, until it begins a session itself.
+ */
+static bool expects_another(const struct vb_local_qp *l)
+{
+	uint64_t ack = atomic_load(&vb_theirs_of(l)->ack);
+	return vb_shm_ack_consumed(ack) && vb_shm_ack_epoch(ack) != l->epoch;
+}
+
 bool vb_requester_bind(struct vb_local_qp *l, uint32_t mode)
 {
 	const struct vb_shm_qp *t = vb_theirs_of(l);
 	if (atomic_load(&t->dest_qpn) != l->qp->qpn || atomic_load(&t->psns[1]) != l->qp->attr.sq_psn ||
-	    vb_mode_is_other_service(mode, atomic_load(&l->mine->mode)))
+	    vb_mode_is_other_service(mode, atomic_load(&l->mine->mode)) || expects_another(l))
 		return false;
 	l->req.bound = true;
 	atomic_store_explicit(&l->req.bound_epoch, vb_mode_epoch(mode), memory_order_relaxed);
@@ -60,7 +70,12 @@ static const char *why_silent(struct vb_local_qp *l)
 		return "the remote queue pair answers nothing: it is in RESET, INIT or ERR, or of type XRC_SEND";
 	if (vb_mode_is_other_service(mode, atomic_load(&l->mine->mode)))
 		return "one of the queue pairs is of an XRC type, the other is not";
-	return l->req.bound ? "the remote queue pair was reset" : "the remote rq_psn is not this sq_psn";
+	if (l->req.bound)
+		return "the remote queue pair was reset";
+	return atomic_load(&t->psns[1]) != l->qp->attr.sq_psn ?
+		       "the remote rq_psn is not this sq_psn" :
+		       "the remote queue pair was not reset with this one: it expects what follows the messages "
+		       "that it has taken";
 }
 
 /*

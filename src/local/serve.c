@@ -6,6 +6,7 @@
 
 #include "adapter/device/device.h"
 #include "adapter/queues/observer.h"
+#include "base/log.h"
 #include "local/copy.h"
 #include "local/cut.h"
 #include "local/reach.h"
@@ -38,24 +39,74 @@ enum step vb_serve_refuse_invalidation(struct failure *f, const char *why)
 
 /* ---- sessions ---- */
 
-/* Takes up a requester that is bound, from its first slot on. */
-static __attribute__((noinline)) bool take_up(struct vb_local_qp *l, uint32_t mode)
+/* Has a message of the requester's last session begun? The PSNs of its next one begin anew. */
+static bool has_begun(const struct vb_local_qp *l)
+{
+	return atomic_load(&l->resp.next) || l->cur.done || l->execution.have_rwqe;
+}
+
+static bool is_connected_to_us(const struct vb_local_qp *l, uint32_t mode)
+{
+	return vb_serve_is_bound(l) && atomic_load(&vb_theirs_of(l)->dest_qpn) == l->qp->qpn &&
+	       !vb_mode_is_other_service(mode, atomic_load(&l->mine->mode));
+}
+
+/*
+ * Another session's ring lies elsewhere, but is as large: looks without a lock may be at the last one's, and
+ * are hints.
+ */
+static bool take_ring(struct vb_local_qp *l)
 {
 	const struct vb_shm_qp *t = vb_theirs_of(l);
-	if (!vb_serve_is_bound(l) || atomic_load(&t->dest_qpn) != l->qp->qpn ||
-	    vb_mode_is_other_service(mode, atomic_load(&l->mine->mode)) || atomic_load(&l->resp.next))
-		return false;
 	uint32_t mask = atomic_load(&t->ring_mask), bytes = atomic_load(&t->slot_bytes);
 	if (bytes < VB_SLOT_MIN_BYTES || bytes > VB_SLOT_MAX_BYTES || bytes % VB_CACHE_LINE ||
 	    mask & (mask + 1) || mask >= 2 * VB_MAX_WR)
 		return false;
-	l->resp.ring = vb_peer_range(l->peer, atomic_load(&t->ring), (uint64_t)(mask + 1) * bytes);
-	l->resp.ring_mask = mask;
-	l->resp.slot_bytes = bytes;
-	l->resp.their_epoch = vb_mode_epoch(mode);
+	const uint8_t *ring = vb_peer_range(l->peer, atomic_load(&t->ring), (uint64_t)(mask + 1) * bytes);
+	bool is_first = !atomic_load(&l->resp.ring);
+	if (!ring || (!is_first && (mask != l->resp.ring_mask || bytes != l->resp.slot_bytes)))
+		return false;
+	if (is_first) {
+		l->resp.ring_mask = mask;
+		l->resp.slot_bytes = bytes;
+	}
+	atomic_store(&l->resp.ring, ring);
+	return true;
+}
+
+/* The last session ended in the middle of a message. */
+static void refuse_session(struct vb_local_qp *l, uint32_t epoch)
+{
+	atomic_store(&l->resp.serving, false);
+	l->resp.their_epoch = epoch;
+	atomic_store(&l->mine->ack, vb_shm_ack(0, epoch, IBV_WC_REM_OP_ERR));
+	vb_explain("responder", "QP 0x%06x: QP 0x%06x was reset in the middle of a message, and this one was not",
+		   l->qp->qpn, l->their_qpn);
+	vb_peer_ring(l->peer, l->their_qpn);
+}
+
+/*
+ * Takes up a requester that is bound, from its first slot on; or its next session, if it was reset before a
+ * message had begun.
+ */
+static __attribute__((noinline)) bool take_up(struct vb_local_qp *l, uint32_t mode)
+{
+	uint32_t epoch = vb_mode_epoch(mode);
+	if (epoch == l->resp.their_epoch || !is_connected_to_us(l, mode))
+		return false;
+	if (has_begun(l)) {
+		refuse_session(l, epoch);
+		return false;
+	}
+	if (!take_ring(l))
+		return false;
+	/* what has waited for a receive has gone with its session */
+	atomic_store_explicit(&l->resp.active, false, memory_order_relaxed);
+	vb_serve_have_receive(l);
+	l->resp.their_epoch = epoch;
 	/* pairs with vb_responder_is_called and vb_responder_has_news */
-	atomic_store_explicit(&l->resp.serving, l->resp.ring != NULL, memory_order_release);
-	return l->resp.ring != NULL;
+	atomic_store_explicit(&l->resp.serving, true, memory_order_release);
+	return true;
 }
 
 bool vb_serve_may(struct vb_local_qp *l)
@@ -63,9 +114,14 @@ bool vb_serve_may(struct vb_local_qp *l)
 	uint32_t mode = atomic_load_explicit(&vb_theirs_of(l)->mode, memory_order_acquire);
 	if (!(mode & VB_SHM_REQUESTS) || vb_is_cut_by(l->peer))
 		return false;
-	if (vb_likely(atomic_load_explicit(&l->resp.serving, memory_order_relaxed)))
-		return vb_mode_epoch(mode) == l->resp.their_epoch;
-	return take_up(l, mode);
+	bool is_serving = atomic_load_explicit(&l->resp.serving, memory_order_relaxed);
+	if (vb_likely(is_serving) && vb_likely(vb_mode_epoch(mode) == l->resp.their_epoch))
+		return true;
+	bool is_new = take_up(l, mode);
+	/* the caller may have looked at the last session's ring */
+	if (is_new && is_serving)
+		vb_progress_schedule(l->qp);
+	return is_new && !is_serving;
 }
 
 /* ---- receives ---- */

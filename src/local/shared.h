@@ -23,9 +23,10 @@
  * Sessions: a QP that leaves RESET gets a new epoch. A requester sends once it sees that the QP at the other
  * end responds to it (VB_SHM_RESPONDS; service, dest_qpn and PSNs agree), and names that one's epoch in
  * bound_epoch; a responder serves a requester that is bound to its own epoch, and acks carry the requester's.
- * So nothing of an earlier connection can be taken for one of this. A session is over when its QP leaves the
- * path: the epoch ends first, then its ring, streams and results of atomics become something else. A reader
- * without a busy section looks at the epoch afterwards.
+ * It takes up another session of that requester only if no message of the last one has begun; else the
+ * requester binds to no epoch before the next. So nothing of an earlier connection can be taken for one of
+ * this. A session is over when its QP leaves the path: the epoch ends first, then its ring, streams and
+ * results of atomics become something else. A reader without a busy section looks at the epoch afterwards.
  *
  * Busy: whoever uses the other process's memory or slots for a QP makes its own block's busy odd before it
  * checks that it may, and even again after its last access (one word for its requester, one for its

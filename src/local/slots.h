@@ -14,8 +14,9 @@ static inline struct vb_shm_slot *vb_slot_ours(const struct vb_local_qp *l, uint
 /* Of the peer's. */
 static inline const struct vb_shm_slot *vb_slot_theirs(const struct vb_local_qp *l, uint32_t position)
 {
-	return (const struct vb_shm_slot *)(l->resp.ring +
-					    (size_t)(position & l->resp.ring_mask) * l->resp.slot_bytes);
+	const uint8_t *ring = atomic_load_explicit(&l->resp.ring, memory_order_relaxed);
+	size_t at = (size_t)(position & l->resp.ring_mask) * l->resp.slot_bytes;
+	return (const struct vb_shm_slot *)(ring + at);
 }
 
 static inline bool vb_slot_fits(uint16_t slot_bytes, uint32_t length)

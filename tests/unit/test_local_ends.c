@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "adapter/memory/key.h"
+#include "adapter/progress/progress.h"
 #include "fake_host.h"
 #include "local/doorbell.h"
 #include "local/mapped.h"
@@ -313,9 +314,156 @@ static void stream__without_memory_fails_the_request(void **state)
 	assert_int_equal(completion.status, IBV_WC_LOC_QP_OP_ERR);
 }
 
+/* ---- sessions ---- */
+
+#define RING  (VB_ARENA_HEAP + 0x4000)
+#define STAGE (VB_ARENA_HEAP + 0x5000)
+
+enum { RING_MASK = 3, SLOT_BYTES = 128, SHORT = 8, FOR_EVER = 7 };
+
+/* The peer's queue pair sends to this one, too, from here on. */
+static void begin_session(uint32_t epoch, uint8_t rnr_retry)
+{
+	struct vb_shm_qp *b = block(0);
+	memset(fake_arena + RING, 0, (RING_MASK + 1) * SLOT_BYTES);
+	b->ring = RING;
+	b->ring_mask = RING_MASK;
+	b->slot_bytes = SLOT_BYTES;
+	b->stages[VB_STREAM_REQUEST] = STAGE;
+	b->put[VB_STREAM_REQUEST] = 0;
+	b->rnr_retry = rnr_retry;
+	b->bound_epoch = local(0)->epoch;
+	b->mode = epoch << 8 | VB_SHM_RESPONDS | VB_SHM_REQUESTS;
+}
+
+static void publish(uint32_t position, unsigned flags)
+{
+	struct vb_shm_slot *s = (void *)(fake_arena + RING + (position & RING_MASK) * SLOT_BYTES);
+	s->length = SHORT;
+	atomic_store(&s->head, vb_shm_head(position + 1, IBV_WR_SEND, flags, 0));
+}
+
+static void look(void)
+{
+	vb_progress_schedule(&qps[0].qp);
+	fake_run();
+}
+
+static void hear(uint32_t position)
+{
+	publish(position, VB_SHM_INLINE);
+	look();
+}
+
+static void receive(void)
+{
+	struct ibv_sge sge = { (uintptr_t)rig_at(OPEN), SHORT, rig.mrs[OPEN].key };
+	struct ibv_recv_wr *bad, wr = { .sg_list = &sge, .num_sge = 1 };
+	assert_int_equal(vb_qp_post_recv(&qps[0].qp, &wr, &bad), 0);
+}
+
+static uint64_t answer(void) { return atomic_load(&local(0)->mine->ack); }
+
+static void expect_message(void)
+{
+	struct vb_cqe completion;
+	assert_int_equal(vb_cq_poll(&rig.cq, 1, &completion), 1);
+	assert_int_equal(completion.status, IBV_WC_SUCCESS);
+	assert_true(completion.is_recv);
+}
+
+static void expect_nothing(void)
+{
+	struct vb_cqe completion;
+	assert_int_equal(vb_cq_poll(&rig.cq, 1, &completion), 0);
+}
+
+/* Nothing was received when the requester gave up, or went away before. */
+static void session__after_one_of_which_nothing_was_taken(void **state)
+{
+	static const uint8_t retries[] = { 0, FOR_EVER };
+	for (unsigned i = 0; i < 2; i++) {
+		connect_all(1);
+		begin_session(1, retries[i]);
+		hear(0);
+		assert_int_equal(answer(), retries[i] ? 0 : vb_shm_ack(0, 1, IBV_WC_RNR_RETRY_EXC_ERR));
+		begin_session(2, FOR_EVER);
+		hear(0);
+		receive();
+		look();
+		expect_message();
+		assert_int_equal(answer(), vb_shm_ack(1, 2, 0));
+		remove_all();
+	}
+}
+
+static void session__that_was_refused_stays_so(void **state)
+{
+	connect_all(1);
+	begin_session(1, 0);
+	hear(0);
+	receive();
+	look();
+	expect_nothing();
+	assert_int_equal(answer(), vb_shm_ack(0, 1, IBV_WC_RNR_RETRY_EXC_ERR));
+}
+
+/* A half of it has come. */
+static void session__in_the_middle_of_a_message(void **state)
+{
+	link_by_streams();
+	connect_all(1);
+	begin_session(1, FOR_EVER);
+	receive();
+	block(0)->put[VB_STREAM_REQUEST] = SHORT / 2;
+	publish(0, VB_SHM_STAGED);
+	look();
+	begin_session(2, FOR_EVER);
+	hear(0);
+	assert_int_equal(answer(), vb_shm_ack(0, 2, IBV_WC_REM_OP_ERR));
+	expect_nothing();
+}
+
+/* This side has gone through RESET alone, and the peer has taken a message of the session before. */
+static void session__that_the_peer_does_not_expect(void **state)
+{
+	struct vb_cqe completion;
+	connect_all(1);
+	block(0)->ack = vb_shm_ack(1, local(0)->epoch + 1, 0);
+	send_long();
+	fake_pass_time(10000000000);
+	assert_int_equal(vb_cq_poll(&rig.cq, 1, &completion), 1);
+	assert_int_equal(completion.status, IBV_WC_RETRY_EXC_ERR);
+}
+
+/* ---- polls ---- */
+
+enum { POLLS = 64 };
+
+/* Each looks at all that there is. */
+static void poll_in_vain(void)
+{
+	unsigned before = vb_progress_polls();
+	for (unsigned i = 0; i < POLLS; i++)
+		expect_nothing();
+	assert_int_equal(vb_progress_polls() - before, POLLS);
+}
+
+static void poll__of_a_queue_pair_whose_requester_was_refused(void **state)
+{
+	connect_all(1);
+	begin_session(1, 0);
+	receive();
+	hear(0);
+	expect_message();
+	hear(1);
+	poll_in_vain();
+}
+
 static int set_up(void **state)
 {
 	rig_set_up();
+	vb_progress_arm(); /* what was polled before does not count */
 	fake.can_copy = true;
 	fake.patience = UINT_MAX;
 	make_arena();
@@ -349,6 +497,11 @@ int main(void)
 		TEST(segment__that_nobody_asked_for),
 		TEST(segment__beyond_a_share_of_the_addresses),
 		TEST(stream__goes_on_after_any_number_of_short_messages),
+		TEST(session__after_one_of_which_nothing_was_taken),
+		TEST(session__that_was_refused_stays_so),
+		TEST(session__in_the_middle_of_a_message),
+		TEST(session__that_the_peer_does_not_expect),
+		TEST(poll__of_a_queue_pair_whose_requester_was_refused),
 		TEST(stream__without_memory_fails_the_request),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

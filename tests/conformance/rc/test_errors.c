@@ -1008,6 +1008,70 @@ static void silent_peer__whose_packets_are_strays(struct end *e)
 	rc_finish(e);
 }
 
+/* ---- a requester that comes back alone ---- */
+
+static void connect_alone(struct end *e)
+{
+	CHECK_EQ(rc_to(e->qp, IBV_QPS_RESET), 0);
+	CHECK_EQ(rc_to_init(e, e->qp), 0);
+	CHECK_EQ(rc_to_rtr(e, e->qp, &e->peer), 0);
+	CHECK_EQ(rc_to_rts(e, e->qp), 0);
+}
+
+/* The peer expects the same message as before. */
+static void returning_requester__whose_message_was_not_taken(struct end *e)
+{
+	struct params p = error_params();
+	p.rnr_retry = 1;
+	rc_start(e, &p);
+	if (!e->passive) {
+		POST(e, .id = 1, .opcode = IBV_WR_SEND, .len = 8);
+		rc_expect(e->scq, 1, IBV_WC_RNR_RETRY_EXC_ERR);
+		connect_alone(e);
+	}
+	meet(e);
+	if (e->passive)
+		rc_recv(e, 2, 0, 8);
+	meet(e);
+	if (e->passive) {
+		rc_expect(e->rcq, 2, IBV_WC_SUCCESS);
+	} else {
+		POST(e, .id = 3, .opcode = IBV_WR_SEND, .len = 8);
+		rc_expect(e->scq, 3, IBV_WC_SUCCESS);
+	}
+	rc_finish(e);
+}
+
+/* To the peer, the message is one that it has had; whatever becomes of it, something does. */
+static void returning_requester__whose_message_was_taken(struct end *e)
+{
+	struct params p = error_params();
+	p.timeout = 8;
+	p.retry_cnt = 2;
+	rc_start(e, &p);
+	if (e->passive)
+		rc_recv(e, 1, 0, 8);
+	meet(e);
+	if (e->passive) {
+		rc_expect(e->rcq, 1, IBV_WC_SUCCESS);
+		rc_recv(e, 2, 0, 8);
+	} else {
+		POST(e, .id = 3, .opcode = IBV_WR_SEND, .len = 8);
+		rc_expect(e->scq, 3, IBV_WC_SUCCESS);
+		connect_alone(e);
+	}
+	meet(e);
+	if (!e->passive) {
+		POST(e, .id = 4, .opcode = IBV_WR_SEND, .len = 8);
+		struct ibv_wc wc = rc_wait(e->scq);
+		CHECK_EQ(wc.wr_id, 4);
+		CHECK(e->wire || wc.status == IBV_WC_RETRY_EXC_ERR);
+	}
+	meet(e);
+	rc_expect_none(e->rcq);
+	rc_finish(e);
+}
+
 /* ---- the error state ---- */
 
 /* Everything that was posted comes back flushed, in order, with its own wr_id, quiet or not. */
@@ -1183,6 +1247,8 @@ static const struct body bodies[] = {
 	BODY(silent_peer__that_never_was),
 	BODY(silent_peer__that_comes_in_time),
 	BODY(silent_peer__whose_packets_are_strays),
+	BODY(returning_requester__whose_message_was_not_taken),
+	BODY(returning_requester__whose_message_was_taken),
 	BODY(flush__in_order),
 	BODY(flush__from_each_state),
 	BODY(post__in_states_that_take_none),
