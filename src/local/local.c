@@ -403,6 +403,7 @@ static void stop(struct vb_qp *qp)
 	struct vb_local_qp *l = vb_local_of(qp);
 	atomic_store(&l->mine->mode, l->epoch << 8);
 	vb_fence_users();
+	atomic_store(&l->resp.serving, false); /* a poll finds no more requests here */
 	vb_lock(&vb_progress_lock);
 	vb_doorbell_forget_locked(l);
 	struct pair p = find_pair_locked(l);

@@ -460,6 +460,22 @@ static void poll__of_a_queue_pair_whose_requester_was_refused(void **state)
 	poll_in_vain();
 }
 
+static void poll__of_a_queue_pair_that_has_failed(void **state)
+{
+	struct vb_cqe completion;
+	connect_all(1);
+	begin_session(1, FOR_EVER);
+	receive();
+	hear(0);
+	expect_message();
+	receive();
+	publish(1, VB_SHM_INLINE);
+	assert_int_equal(rig_move(&qps[0], IBV_QPS_ERR), 0);
+	assert_int_equal(vb_cq_poll(&rig.cq, 1, &completion), 1);
+	assert_int_equal(completion.status, IBV_WC_WR_FLUSH_ERR);
+	poll_in_vain();
+}
+
 static int set_up(void **state)
 {
 	rig_set_up();
@@ -502,6 +518,7 @@ int main(void)
 		TEST(session__in_the_middle_of_a_message),
 		TEST(session__that_the_peer_does_not_expect),
 		TEST(poll__of_a_queue_pair_whose_requester_was_refused),
+		TEST(poll__of_a_queue_pair_that_has_failed),
 		TEST(stream__without_memory_fails_the_request),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
