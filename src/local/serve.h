@@ -42,6 +42,14 @@ static inline bool vb_serve_is_bound(const struct vb_local_qp *l)
 
 /* Inside a busy section: is the requester there, and the one whom we serve? */
 bool vb_serve_may(struct vb_local_qp *l);
+
+/* Is the session that is served still the requester's? */
+static inline bool vb_serve_goes_on(const struct vb_local_qp *l)
+{
+	uint32_t mode = atomic_load_explicit(&vb_theirs_of(l)->mode, memory_order_acquire);
+	return (mode & VB_SHM_REQUESTS) && vb_mode_epoch(mode) == l->resp.their_epoch;
+}
+
 /*
  * How many bytes to move in this step; 0: none can be now; UINT64_MAX: the peer's byte stream is malformed.
  */

@@ -5,6 +5,7 @@
 #include "adapter/queues/queue.h"
 #include "host/memory/touch.h"
 #include "local/reach.h"
+#include "local/serve.h"
 
 /*
  * Making one costs as much as some small requests, and some can have none: it is tried once in so many that
@@ -57,8 +58,8 @@ static void find_theirs(struct vb_translation *t, struct vb_local_qp *l, uint64_
 }
 
 /*
- * The generations first: a user who goes by them notices what ends behind them. False: they say nothing, or
- * something is special.
+ * The generations first: a user who goes by them notices what ends behind them. So what was checked before is
+ * checked once more by the caller. False: they say nothing, or something is special.
  */
 static bool begin(struct vb_translation *t, const struct vb_local_qp *l)
 {
@@ -97,7 +98,7 @@ void vb_translation_learn_send(struct vb_local_qp *l, const struct ibv_send_wr *
 	struct vb_translation *t = &l->to_send;
 	if (!is_due(t, lkey_of(t, wr), 0))
 		return;
-	t->is_made = begin(t, l);
+	t->is_made = begin(t, l) && vb_peer_responds(l);
 	find_ours(t, l->qp->pd->number, wr->sg_list->addr, 0);
 }
 
@@ -106,6 +107,6 @@ void vb_translation_learn_receive(struct vb_local_qp *l, const struct ibv_sge *p
 	struct vb_translation *t = &l->to_receive;
 	if (!is_due(t, piece->lkey, 0))
 		return;
-	t->is_made = begin(t, l);
+	t->is_made = begin(t, l) && vb_serve_goes_on(l);
 	find_ours(t, vb_receive_domain(l->qp), piece->addr, IBV_ACCESS_LOCAL_WRITE);
 }

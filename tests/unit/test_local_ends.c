@@ -19,6 +19,8 @@
 #include "local/doorbell.h"
 #include "local/mapped.h"
 #include "local/qp.h"
+#include "local/reach.h"
+#include "local/translation.h"
 #include "rig.h"
 
 enum { LOCALHOST = 0x7f000001, QPS = 70, BLOCKS = 8, WATCHDOG_S = 60, MANY_LOOKS = 1000, KEY = 0x101,
@@ -476,6 +478,35 @@ static void poll__of_a_queue_pair_that_has_failed(void **state)
 	poll_in_vain();
 }
 
+/* ---- translations ---- */
+
+static void learn_all(void)
+{
+	struct ibv_sge piece = { (uintptr_t)rig_at(OPEN), WRITTEN, rig.mrs[OPEN].key };
+	struct ibv_send_wr wr = { .sg_list = &piece, .num_sge = 1, .opcode = IBV_WR_SEND };
+	for (unsigned i = 0; i < MANY_LOOKS; i++) {
+		vb_translation_learn_send(local(0), &wr);
+		vb_translation_learn_receive(local(0), &piece);
+	}
+}
+
+/* The peer's queue pair stops between the look at it and at the generations. */
+static void translation__of_a_session_that_has_just_ended(void **state)
+{
+	connect_all(1);
+	begin_session(1, FOR_EVER);
+	look();
+	assert_true(vb_peer_responds(local(0)));
+	learn_all();
+	assert_true(vb_translation_holds(local(0), &local(0)->to_send));
+	assert_true(vb_translation_holds(local(0), &local(0)->to_receive));
+	block(0)->mode = 1 << 8;
+	head()->generation++;
+	learn_all();
+	assert_false(vb_translation_holds(local(0), &local(0)->to_send));
+	assert_false(vb_translation_holds(local(0), &local(0)->to_receive));
+}
+
 static int set_up(void **state)
 {
 	rig_set_up();
@@ -519,6 +550,7 @@ int main(void)
 		TEST(session__that_the_peer_does_not_expect),
 		TEST(poll__of_a_queue_pair_whose_requester_was_refused),
 		TEST(poll__of_a_queue_pair_that_has_failed),
+		TEST(translation__of_a_session_that_has_just_ended),
 		TEST(stream__without_memory_fails_the_request),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
