@@ -481,27 +481,10 @@ static void drain(struct vb_qp *qp)
 	serve_and_unlock(qp);
 }
 
-/* With a reference. */
-static struct vb_qp *next_undrained(struct vb_peer *p)
-{
-	struct vb_local_qp *l;
-	struct vb_qp *found = NULL;
-	vb_lock(&vb_progress_lock);
-	vb_list_for_each(l, &p->qps, node) {
-		if (found || l->is_drained)
-			continue;
-		l->is_drained = true;
-		vb_qp_ref(l->qp);
-		found = l->qp;
-	}
-	vb_unlock(&vb_progress_lock);
-	return found;
-}
-
 /* What the dead process had acknowledged and sent counts at once. */
 static void peer_died(struct vb_peer *p, bool was_up)
 {
-	for (struct vb_qp *qp; (qp = next_undrained(p));) {
+	for (struct vb_qp *qp; (qp = vb_peer_next_qp(p, VB_PEER_DRAINED));) {
 		drain(qp);
 		vb_qp_unref(qp);
 	}

@@ -304,23 +304,21 @@ static void report_death(const struct vb_peer *p)
 	}
 }
 
-/* Not a QP that has failed already, or is being reset. */
-static bool may_fail(struct vb_qp *qp)
-{
-	uint32_t state = atomic_load(&qp->state);
-	return state != IBV_QPS_ERR && state != IBV_QPS_RESET;
-}
-
-static struct vb_qp *next_attached(struct vb_peer *p)
+struct vb_qp *vb_peer_next_qp(struct vb_peer *p, enum vb_peer_end step)
 {
 	struct vb_local_qp *l;
 	struct vb_qp *found = NULL;
 	vb_lock(&vb_progress_lock);
 	vb_list_for_each(l, &p->qps, node) {
-		if (!found && may_fail(l->qp)) {
-			vb_qp_ref(l->qp);
-			found = l->qp;
-		}
+		if (l->end >= step)
+			continue;
+		l->end = step;
+		found = l->qp;
+		vb_qp_ref(found);
+		/* the next call finds those first that are still to come */
+		vb_list_del(&l->node);
+		vb_list_add_tail(&p->qps, &l->node);
+		break;
 	}
 	vb_unlock(&vb_progress_lock);
 	return found;
@@ -329,7 +327,7 @@ static struct vb_qp *next_attached(struct vb_peer *p)
 static void fail_qps(struct vb_timer *timer, uint64_t now_ns)
 {
 	struct vb_peer *p = timer->arg;
-	for (struct vb_qp *qp; (qp = next_attached(p));) {
+	for (struct vb_qp *qp; (qp = vb_peer_next_qp(p, VB_PEER_FAILED));) {
 		vb_qp_peer_lost(qp);
 		vb_qp_unref(qp);
 	}

@@ -43,6 +43,9 @@ enum {
 
 enum vb_peer_state { VB_PEER_CONNECTING, VB_PEER_UP, VB_PEER_DEAD };
 
+/* How far a QP has come after its peer's death. */
+enum vb_peer_end { VB_PEER_ALIVE, VB_PEER_DRAINED, VB_PEER_FAILED };
+
 /* How bytes get from one process to the other. */
 enum vb_copy {
 	VB_COPY_SAME,       /* one address space */
@@ -127,6 +130,8 @@ extern struct vb_peer *vb_peers[VB_MAX_PEERS];
 extern atomic_uint vb_npeers;
 /* All QPs that are attached to the peer have something to look at. vb_progress_lock is held. */
 void vb_peer_wake_qps_locked(struct vb_peer *peer);
+/* The next of its QPs that has not come so far yet, and now counts as such; with a reference. NULL: none. */
+struct vb_qp *vb_peer_next_qp(struct vb_peer *peer, enum vb_peer_end step);
 /*
  * The control block of QP qpn, by whichever link its process has to us, and that link with a reference (also
  * in *peer); NULL: no link shows it, and so its process cannot reach our memory. vb_progress_lock is held.

@@ -139,7 +139,7 @@ struct vb_local_qp {
 	struct vb_list attached_node;               /* in local.c's list of all, */
 	uint64_t number;                            /* in the order of these, from 1 */
 	struct vb_list delayed_node;                /* in doorbell.c's list */
-	bool is_drained;                            /* under vb_progress_lock: after the peer's death */
+	enum vb_peer_end end;                       /* under vb_progress_lock */
 	/* Statistics. sq.lock protects naks_received, resp_lock the others. */
 	uint64_t naks_received, naks_sent, starved;
 	struct vb_traffic done_before[VB_TRAFFIC_KINDS]; /* what the QP had done when it got this path */
