@@ -3,9 +3,29 @@
 #include <string.h>
 
 #include "adapter/object.h"
+#include "adapter/progress/progress.h"
+#include "adapter/progress/qpn.h"
 #include "adapter/queues/cq_events.h"
+#include "adapter/queues/queue.h"
 #include "adapter/start.h"
 #include "host/ipc/capture.h"
+
+/*
+ * Queue pairs that lose completions cannot go on: a receiver would take messages of which its program never
+ * hears. In the progress thread, which holds no lock of theirs.
+ */
+static void break_users(struct vb_timer *timer, uint64_t now_ns)
+{
+	const struct vb_cq *cq = timer->arg;
+	uint64_t cursor = 0;
+	for (struct vb_qp *qp; vb_qpn_next(&cursor, &qp);) {
+		if (!qp)
+			continue;
+		if ((qp->send_cq == cq || qp->recv_cq == cq) && vb_qp_listens(qp))
+			vb_qp_break(qp, -1);
+		vb_qp_unref(qp);
+	}
+}
 
 int vb_cq_init(struct vb_cq *cq, struct vb_context *ctx, struct vb_channel *channel, struct vb_pd *pd,
 	       uint32_t cqe)
@@ -30,6 +50,7 @@ int vb_cq_init(struct vb_cq *cq, struct vb_context *ctx, struct vb_channel *chan
 	cq->capacity = cqe;
 	vb_lock_init(&cq->lock);
 	vb_cq_events_init(cq);
+	cq->overrun = (struct vb_timer){ .fire = break_users, .arg = cq };
 	if (channel)
 		atomic_fetch_add(&channel->refs, 1);
 	vb_registry_add(VB_REGISTRY_CQS, &cq->registered);
@@ -44,6 +65,7 @@ int vb_cq_fini(struct vb_cq *cq)
 		return -EBUSY;
 	vb_registry_remove(&cq->registered);
 	vb_async_forget(cq->ctx, &cq->async);
+	vb_timer_cancel(&cq->overrun);
 	vb_cq_events_fini(cq);
 	if (cq->channel)
 		atomic_fetch_sub(&cq->channel->refs, 1);

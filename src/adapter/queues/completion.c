@@ -204,6 +204,8 @@ void vb_cq_push_and_unlock(struct vb_cq *cq, const struct vb_cqe *cqe)
 		cq->armed = 0;
 	cq->hot = qp;
 	vb_unlock(&cq->lock);
+	if (vb_unlikely(lost))
+		vb_timer_set(&cq->overrun, vb_now_ns());
 	if (vb_unlikely(event) && cq->channel)
 		vb_channel_notify(cq->channel, cq);
 	if (vb_unlikely(first)) {
