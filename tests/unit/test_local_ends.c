@@ -321,7 +321,7 @@ static void stream__without_memory_fails_the_request(void **state)
 #define RING  (VB_ARENA_HEAP + 0x4000)
 #define STAGE (VB_ARENA_HEAP + 0x5000)
 
-enum { RING_MASK = 3, SLOT_BYTES = 128, SHORT = 8, FOR_EVER = 7 };
+enum { RING_MASK = 3, SLOT_BYTES = 128, SHORT = 8, FOR_EVER = 7, PASSES = 4 };
 
 /* The peer's queue pair sends to this one, too, from here on. */
 static void begin_session(uint32_t epoch, uint8_t rnr_retry)
@@ -438,6 +438,39 @@ static void session__that_the_peer_does_not_expect(void **state)
 	assert_int_equal(completion.status, IBV_WC_RETRY_EXC_ERR);
 }
 
+/* Another thread of the peer has rung behind the one that was stopped. */
+static void bell__behind_one_that_does_not_come(void **state)
+{
+	connect_all(1);
+	begin_session(1, FOR_EVER);
+	receive();
+	look();
+	publish(0, VB_SHM_INLINE);
+	bells()->bell[1] = (uint64_t)2 << 32 | qps[0].qp.qpn;
+	bells()->tail = 2;
+	for (unsigned i = 0; i < PASSES; i++)
+		fake_run();
+	expect_message();
+	assert_false(vb_doorbell_is_pending());
+}
+
+static void bell__behind_one_that_does_not_come_while_polled(void **state)
+{
+	enum { MOST = 1000000 };
+	struct vb_cqe completion;
+	int found = 0;
+	connect_all(1);
+	begin_session(1, FOR_EVER);
+	receive();
+	look();
+	publish(0, VB_SHM_INLINE);
+	bells()->bell[1] = (uint64_t)2 << 32 | qps[0].qp.qpn;
+	bells()->tail = 2;
+	for (unsigned i = 0; i < MOST && !found; i++)
+		found = vb_cq_poll(&rig.cq, 1, &completion);
+	assert_int_equal(found, 1);
+}
+
 /* ---- polls ---- */
 
 enum { POLLS = 64 };
@@ -548,6 +581,8 @@ int main(void)
 		TEST(session__that_was_refused_stays_so),
 		TEST(session__in_the_middle_of_a_message),
 		TEST(session__that_the_peer_does_not_expect),
+		TEST(bell__behind_one_that_does_not_come),
+		TEST(bell__behind_one_that_does_not_come_while_polled),
 		TEST(poll__of_a_queue_pair_whose_requester_was_refused),
 		TEST(poll__of_a_queue_pair_that_has_failed),
 		TEST(translation__of_a_session_that_has_just_ended),
