@@ -183,6 +183,22 @@ static void bell__that_does_not_come_lets_sleep(void **state)
 	assert_true(vb_doorbell_is_pending());
 }
 
+static void ring(void) { vb_peer_ring(local(0)->peer, block(0)->dest_qpn); }
+
+/* A thread stops before it has woken the peer: another one that rings does so. */
+static void bell__beside_a_thread_that_does_not_wake(void **state)
+{
+	connect_all(1);
+	head()->asleep = 2;
+	fake.rings = 0;
+	fake.ringing = ring;
+	ring();
+	assert_int_equal(fake.rings, 2);
+	ring();
+	assert_int_equal(fake.rings, 2);
+	head()->asleep = 0;
+}
+
 /* ---- memory ---- */
 
 static void write_to_peer(void)
@@ -573,6 +589,7 @@ int main(void)
 		TEST(revocation__stops_a_peer_whose_link_has_ended),
 		TEST(cut__leaves_what_the_peer_reads),
 		TEST(bell__that_does_not_come_lets_sleep),
+		TEST(bell__beside_a_thread_that_does_not_wake),
 		TEST(memory__of_a_peer_that_has_died),
 		TEST(segment__that_nobody_asked_for),
 		TEST(segment__beyond_a_share_of_the_addresses),
