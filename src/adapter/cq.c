@@ -11,17 +11,17 @@
 #include "host/ipc/capture.h"
 
 /*
- * Completions get lost, so the queue pairs that use the queue cannot go on. Whoever finds the queue full
- * holds locks of one of them. So the progress thread does this.
+ * Queue pairs that lose completions cannot go on: a receiver would take messages of which its program never
+ * hears. In the progress thread, which holds no lock of theirs.
  */
-static void stop_users(struct vb_timer *timer, uint64_t now_ns)
+static void break_users(struct vb_timer *timer, uint64_t now_ns)
 {
 	const struct vb_cq *cq = timer->arg;
-	struct vb_qp *qp;
-	for (uint64_t cursor = 0; vb_qpn_next(&cursor, &qp);) {
+	uint64_t cursor = 0;
+	for (struct vb_qp *qp; vb_qpn_next(&cursor, &qp);) {
 		if (!qp)
 			continue;
-		if (qp->send_cq == cq || qp->recv_cq == cq)
+		if ((qp->send_cq == cq || qp->recv_cq == cq) && vb_qp_listens(qp))
 			vb_qp_break(qp, -1);
 		vb_qp_unref(qp);
 	}
@@ -49,8 +49,8 @@ int vb_cq_init(struct vb_cq *cq, struct vb_context *ctx, struct vb_channel *chan
 	cq->mask = entries - 1;
 	cq->capacity = cqe;
 	vb_lock_init(&cq->lock);
-	cq->overrun = (struct vb_timer){ .fire = stop_users, .arg = cq };
 	vb_cq_events_init(cq);
+	cq->overrun = (struct vb_timer){ .fire = break_users, .arg = cq };
 	if (channel)
 		atomic_fetch_add(&channel->refs, 1);
 	vb_registry_add(VB_REGISTRY_CQS, &cq->registered);
@@ -64,8 +64,8 @@ int vb_cq_fini(struct vb_cq *cq)
 	if (atomic_load(&cq->refs))
 		return -EBUSY;
 	vb_registry_remove(&cq->registered);
-	vb_timer_cancel(&cq->overrun);
 	vb_async_forget(cq->ctx, &cq->async);
+	vb_timer_cancel(&cq->overrun);
 	vb_cq_events_fini(cq);
 	if (cq->channel)
 		atomic_fetch_sub(&cq->channel->refs, 1);

@@ -250,6 +250,7 @@ struct vb_cq {
 	bool ignores_overrun;
 	struct vb_qp *hot;          /* had the last completion: an empty poll looks at it first */
 	struct vb_cqe spare;        /* a completion that cannot simply go into the ring (completion.h) */
+	struct vb_timer overrun;    /* set when a completion was lost (cq.c) */
 	atomic_uint refs;
 	struct vb_list event_node;
 	uint32_t events_queued, events_raised, events_acked; /* under channel->lock / events_lock */
@@ -265,7 +266,6 @@ struct vb_cq {
 	uint64_t moderate_ns;
 	uint32_t held;              /* completions that wait now */
 	struct vb_timer moderation;
-	struct vb_timer overrun;    /* set when a completion was lost: ends the queue pairs that use it */
 	/* The completions that were there when it was armed. Under lock, but node. */
 	struct {
 		uint32_t end;           /* where they end */

@@ -83,6 +83,8 @@ enum {
 	LISTEN_PEERS = 8,
 	BELL_BATCH = 32,
 	VAIN_LOOKS = 64, /* for a bell that a thread of the peer is about to write */
+	/* a poller, which does not sleep, looks at the lines that peers write once in so many rounds */
+	LOOKS_FOR_BELLS = 1024,
 };
 
 /*
@@ -152,28 +154,48 @@ static bool listen_to(struct vb_peer *p)
 	return found;
 }
 
-bool vb_doorbell_look_locked(void)
+/*
+ * A thread of the peer may have taken a position and not have written its bell yet. It may have been stopped
+ * in between, so this process stays awake for only some looks. What the bell, and those of other threads
+ * behind it, are about is there: all queue pairs are looked at, once for each further bell. When the thread
+ * runs again, it writes the bell and then sees that this process sleeps.
+ */
+static bool look_for_bell(struct vb_peer *p)
+{
+	uint32_t tail = atomic_load(&p->in->tail);
+	if (vb_likely(tail == p->heard))
+		return false;
+	if (is_ahead_by(p, next_bell(p)) >= 0 || p->vain_looks++ < VAIN_LOOKS)
+		return true;
+	if (tail == p->overlooked)
+		return false;
+	p->overlooked = tail;
+	wake_process(p->nonce);
+	return true;
+}
+
+/* Of some peers. */
+static void look_for_bells(unsigned npeers)
 {
 	static unsigned next;
+	for (unsigned i = 0; i < npeers && i < LISTEN_PEERS; i++) {
+		next = next + 1 < npeers ? next + 1 : 0;
+		look_for_bell(vb_peers[next]);
+	}
+}
+
+bool vb_doorbell_look_locked(void)
+{
+	static unsigned next, looks;
 	bool found = look_at_polled();
 	unsigned n = atomic_load_explicit(&vb_npeers, memory_order_relaxed);
 	for (unsigned i = 0; i < n && i < LISTEN_PEERS; i++) {
 		next = next + 1 < n ? next + 1 : 0;
 		found |= listen_to(vb_peers[next]);
 	}
+	if (vb_unlikely(++looks % LOOKS_FOR_BELLS == 0))
+		look_for_bells(n);
 	return found;
-}
-
-/*
- * A thread of the peer may have taken a position and not have written its bell yet. It may have been stopped
- * in between, so this process stays awake for only some looks. When the thread runs again, it writes the bell
- * and then sees that this process sleeps.
- */
-static bool look_for_bell(struct vb_peer *p)
-{
-	if (vb_likely(atomic_load(&p->in->tail) == p->heard))
-		return false;
-	return is_ahead_by(p, next_bell(p)) >= 0 || p->vain_looks++ < VAIN_LOOKS;
 }
 
 bool vb_doorbell_is_pending(void)

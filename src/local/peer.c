@@ -720,8 +720,9 @@ void vb_peer_wake(struct vb_peer *p)
 	uint32_t asleep = atomic_load(&p->arena->asleep);
 	if (vb_likely(!asleep || asleep == atomic_load_explicit(&p->rung, memory_order_relaxed)))
 		return;
-	atomic_store_explicit(&p->rung, asleep, memory_order_relaxed);
+	/* in this order: a thread that stops in between leaves it to the next one */
 	wake_owner(p, asleep & VB_ASLEEP_LEADER);
+	atomic_store_explicit(&p->rung, asleep, memory_order_relaxed);
 }
 
 const struct vb_shm_qp *vb_peers_find_block(uint32_t qpn, struct vb_peer **peer)

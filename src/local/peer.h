@@ -69,6 +69,8 @@ struct vb_peer {
 	const struct vb_shm_bells *in;   /* in theirs */
 	uint32_t heard;                  /* position of the next bell in `in`; under vb_progress_lock */
 	uint32_t vain_looks;             /* for that bell, by those that want to sleep; likewise */
+	/* where the bells ended when all QPs were looked at for one that did not come; likewise */
+	uint32_t overlooked;
 	atomic_uint rung;                /* the value of their asleep for which we rang */
 	bool hello_seen;
 	atomic_bool is_cut;              /* by this side */

@@ -6,6 +6,7 @@
 
 #include "adapter/device/device.h"
 #include "adapter/queues/observer.h"
+#include "base/log.h"
 #include "local/copy.h"
 #include "local/cut.h"
 #include "local/reach.h"
@@ -79,6 +80,8 @@ static void refuse_session(struct vb_local_qp *l, uint32_t epoch)
 	atomic_store(&l->resp.serving, false);
 	l->resp.their_epoch = epoch;
 	atomic_store(&l->mine->ack, vb_shm_ack(0, epoch, IBV_WC_REM_OP_ERR));
+	vb_explain("responder", "QP 0x%06x: QP 0x%06x was reset in the middle of a message, and this one was not",
+		   l->qp->qpn, l->their_qpn);
 	vb_peer_ring(l->peer, l->their_qpn);
 }
 

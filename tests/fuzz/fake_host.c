@@ -153,7 +153,17 @@ int vb_loop_eventfd(void) { return EVENT_FD; }
 int vb_loop_waiter_eventfd(void) { return WAITER_FD; }
 void vb_loop_wake_waiter(void) {}
 int vb_loop_wait(void) { return fake.sleep ? fake.sleep() : -EINTR; }
-void vb_eventfd_ring(int fd) { must(fd == EVENT_FD || fd == WAITER_FD); }
+
+void vb_eventfd_ring(int fd)
+{
+	void (*ringing)(void) = fake.ringing;
+	must(fd == EVENT_FD || fd == WAITER_FD);
+	fake.rings++;
+	fake.ringing = NULL;
+	if (ringing)
+		ringing();
+}
+
 bool fake_is_program;
 bool vb_loop_is_current(void) { return !fake_is_program; }
 void vb_loop_count_sleeps(uint64_t *count, uint64_t *ns) { *count = *ns = 0; }

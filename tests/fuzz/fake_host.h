@@ -43,6 +43,8 @@ struct fake_host {
 	/* Called for what leaves through UDP or to an inbox. */
 	void (*left)(const void *bytes, size_t len);
 	int (*sleep)(void);	/* a leader sleeps: vb_loop_wait; NULL: it is interrupted */
+	unsigned rings;		/* of eventfds of the peer */
+	void (*ringing)(void);	/* called once, while a thread rings one */
 	size_t segment;		/* of the packets that leave through UDP in one go */
 	unsigned sent_datagrams, sent_packets;
 	int send_result;	/* of both */

@@ -183,6 +183,22 @@ static void bell__that_does_not_come_lets_sleep(void **state)
 	assert_true(vb_doorbell_is_pending());
 }
 
+static void ring(void) { vb_peer_ring(local(0)->peer, block(0)->dest_qpn); }
+
+/* A thread stops before it has woken the peer: another one that rings does so. */
+static void bell__beside_a_thread_that_does_not_wake(void **state)
+{
+	connect_all(1);
+	head()->asleep = 2;
+	fake.rings = 0;
+	fake.ringing = ring;
+	ring();
+	assert_int_equal(fake.rings, 2);
+	ring();
+	assert_int_equal(fake.rings, 2);
+	head()->asleep = 0;
+}
+
 /* ---- memory ---- */
 
 static void write_to_peer(void)
@@ -321,7 +337,7 @@ static void stream__without_memory_fails_the_request(void **state)
 #define RING  (VB_ARENA_HEAP + 0x4000)
 #define STAGE (VB_ARENA_HEAP + 0x5000)
 
-enum { RING_MASK = 3, SLOT_BYTES = 128, SHORT = 8, FOR_EVER = 7 };
+enum { RING_MASK = 3, SLOT_BYTES = 128, SHORT = 8, FOR_EVER = 7, PASSES = 4 };
 
 /* The peer's queue pair sends to this one, too, from here on. */
 static void begin_session(uint32_t epoch, uint8_t rnr_retry)
@@ -438,6 +454,39 @@ static void session__that_the_peer_does_not_expect(void **state)
 	assert_int_equal(completion.status, IBV_WC_RETRY_EXC_ERR);
 }
 
+/* Another thread of the peer has rung behind the one that was stopped. */
+static void bell__behind_one_that_does_not_come(void **state)
+{
+	connect_all(1);
+	begin_session(1, FOR_EVER);
+	receive();
+	look();
+	publish(0, VB_SHM_INLINE);
+	bells()->bell[1] = (uint64_t)2 << 32 | qps[0].qp.qpn;
+	bells()->tail = 2;
+	for (unsigned i = 0; i < PASSES; i++)
+		fake_run();
+	expect_message();
+	assert_false(vb_doorbell_is_pending());
+}
+
+static void bell__behind_one_that_does_not_come_while_polled(void **state)
+{
+	enum { MOST = 1000000 };
+	struct vb_cqe completion;
+	int found = 0;
+	connect_all(1);
+	begin_session(1, FOR_EVER);
+	receive();
+	look();
+	publish(0, VB_SHM_INLINE);
+	bells()->bell[1] = (uint64_t)2 << 32 | qps[0].qp.qpn;
+	bells()->tail = 2;
+	for (unsigned i = 0; i < MOST && !found; i++)
+		found = vb_cq_poll(&rig.cq, 1, &completion);
+	assert_int_equal(found, 1);
+}
+
 /* ---- polls ---- */
 
 enum { POLLS = 64 };
@@ -540,6 +589,7 @@ int main(void)
 		TEST(revocation__stops_a_peer_whose_link_has_ended),
 		TEST(cut__leaves_what_the_peer_reads),
 		TEST(bell__that_does_not_come_lets_sleep),
+		TEST(bell__beside_a_thread_that_does_not_wake),
 		TEST(memory__of_a_peer_that_has_died),
 		TEST(segment__that_nobody_asked_for),
 		TEST(segment__beyond_a_share_of_the_addresses),
@@ -548,6 +598,8 @@ int main(void)
 		TEST(session__that_was_refused_stays_so),
 		TEST(session__in_the_middle_of_a_message),
 		TEST(session__that_the_peer_does_not_expect),
+		TEST(bell__behind_one_that_does_not_come),
+		TEST(bell__behind_one_that_does_not_come_while_polled),
 		TEST(poll__of_a_queue_pair_whose_requester_was_refused),
 		TEST(poll__of_a_queue_pair_that_has_failed),
 		TEST(translation__of_a_session_that_has_just_ended),

@@ -204,6 +204,8 @@ void vb_cq_push_and_unlock(struct vb_cq *cq, const struct vb_cqe *cqe)
 		cq->armed = 0;
 	cq->hot = qp;
 	vb_unlock(&cq->lock);
+	if (vb_unlikely(lost))
+		vb_timer_set(&cq->overrun, vb_now_ns());
 	if (vb_unlikely(event) && cq->channel)
 		vb_channel_notify(cq->channel, cq);
 	if (vb_unlikely(first)) {
@@ -214,7 +216,6 @@ void vb_cq_push_and_unlock(struct vb_cq *cq, const struct vb_cqe *cqe)
 		if (vb_observer)
 			vb_observer->cq_overran(cq, qp);
 		vb_async_raise(cq->ctx, IBV_EVENT_CQ_ERR, VB_ASYNC_CQ, cq, &cq->async, 0);
-		vb_timer_set(&cq->overrun, vb_now_ns());
 	}
 }
 

@@ -1248,6 +1248,36 @@ static void cq__overrun_by_messages(struct end *e)
 	rc_finish(e);
 }
 
+/* A receiver posts no request that could notice it: it answers no more, and says so. */
+static void cq__overrun_of_a_receiver(struct end *e)
+{
+	struct params p = error_params();
+	p.cqe = 4;
+	p.cap.max_recv_wr = 1024;
+	p.timeout = 8;
+	p.retry_cnt = 2;
+	rc_start(e, &p);
+	for (int i = 0; e->passive && i < 600; i++)
+		rc_recv(e, i, 1024, 8);
+	CHECK(e->rcq->cqe <= 512);
+	meet(e);
+	if (e->passive) {
+		struct ibv_async_event event = rc_expect_event(e, IBV_EVENT_CQ_ERR);
+		CHECK(event.element.cq == e->rcq);
+		while (rc_state(e->qp) != IBV_QPS_ERR)
+			rc_pause_ms(1);
+	} else {
+		struct ibv_wc wc = { .status = IBV_WC_SUCCESS };
+		for (int i = 0; i < 600 && wc.status == IBV_WC_SUCCESS; i++) {
+			POST(e, .id = i, .opcode = IBV_WR_SEND, .len = 8);
+			wc = rc_wait(e->scq);
+			CHECK_EQ(wc.wr_id, i);
+		}
+		CHECK_EQ(wc.status, IBV_WC_RETRY_EXC_ERR);
+	}
+	rc_finish(e);
+}
+
 static const struct body bodies[] = {
 	BODY(local__bad_memory_of_a_send),
 	BODY(local__bad_memory_of_a_write),
@@ -1283,5 +1313,6 @@ static const struct body bodies[] = {
 	BODY(reset__forgets),
 	BODY(cq__overrun),
 	BODY(cq__overrun_by_messages),
+	BODY(cq__overrun_of_a_receiver),
 };
 RC_MAIN(bodies)
