@@ -82,7 +82,7 @@ typedef const char *refresh_fn(const char *path);
 typedef void set_sums_fn(unsigned (*sums)(const char *root, struct vb_record_port *list, unsigned room));
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static refresh_fn *refresh; /* under the lock */
+static _Atomic(refresh_fn *) refresh;
 static __thread bool inside; /* libibverbs makes file calls itself */
 
 /* The library beside this one. */
@@ -101,15 +101,19 @@ static refresh_fn *find_refresh(void)
 	return library ? (refresh_fn *)(uintptr_t)dlsym(library, "vb_sysfs_refresh") : NULL;
 }
 
-/* The tree's root as it is now, or NULL. */
+/*
+ * The tree's root as it is now, or NULL. The library is loaded without the lock: another thread may have the
+ * loader's lock, and wait for ours in the constructor of a library that opens a path.
+ */
 static const char *tree_root(const char *path)
 {
 	VB_UNCANCELLED;
 	inside = true;
+	refresh_fn *update = atomic_load(&refresh);
+	if (!update)
+		atomic_store(&refresh, update = find_refresh());
 	pthread_mutex_lock(&lock);
-	if (!refresh)
-		refresh = find_refresh();
-	const char *root = refresh ? refresh(path) : NULL;
+	const char *root = update ? update(path) : NULL;
 	pthread_mutex_unlock(&lock);
 	inside = false;
 	return root;
