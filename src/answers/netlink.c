@@ -11,7 +11,6 @@
 #undef _FORTIFY_SOURCE
 #include <errno.h>
 #include <linux/netlink.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -127,8 +126,6 @@ static uint32_t port_of(int fd)
 	return 0;
 }
 
-static pthread_mutex_t answering = PTHREAD_MUTEX_INITIALIZER;
-
 /* Answers a datagram of requests as the kernel would. */
 static ssize_t take(int fd, const void *requests, size_t bytes)
 {
@@ -143,9 +140,7 @@ static ssize_t take(int fd, const void *requests, size_t bytes)
 	}
 	d->fd = REAL(socket)(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_USERSOCK);
 	d->port = port_of(fd);
-	pthread_mutex_lock(&answering);
 	vb_nldev_answer(requests, bytes, d->port, &d->reply);
-	pthread_mutex_unlock(&answering);
 	if (d->fd < 0 || !d->port || d->reply.is_short ||
 	    setsockopt(d->fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)) < 0) {
 		end_delivery(d);
@@ -156,16 +151,6 @@ static ssize_t take(int fd, const void *requests, size_t bytes)
 		end_delivery(d);
 	errno = saved;
 	return (ssize_t)bytes;
-}
-
-static void unlock_in_child(void)
-{
-	pthread_mutex_init(&answering, NULL);
-}
-
-__attribute__((constructor)) static void watch_forks(void)
-{
-	pthread_atfork(NULL, NULL, unlock_in_child);
 }
 
 /* ---- sending ---- */

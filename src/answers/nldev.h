@@ -20,8 +20,7 @@ struct vb_reply {
 
 /*
  * Adds the answers to a datagram of requests from the socket at `port` (its netlink address). As the kernel
- * does, refuses changes of a device with EPERM, and unknown requests with EINVAL or EOPNOTSUPP. One thread
- * at a time.
+ * does, refuses changes of a device with EPERM, and unknown requests with EINVAL or EOPNOTSUPP.
  */
 void vb_nldev_answer(const void *requests, size_t bytes, uint32_t port, struct vb_reply *reply);
 
