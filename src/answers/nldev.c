@@ -19,7 +19,10 @@
 
 enum {
 	PATIENCE_MS = 3000, /* for answers of processes; only a stopped process uses all of it */
-	MESSAGE_BYTES = 4096, /* a dump continues in another message */
+	/* what rdma(8) receives at a time where pages have 4 KiB; a dump continues in another message */
+	MESSAGE_BYTES = 4096,
+	/* of the users of a shared receive queue: a message is at most half full when a resource begins */
+	USERS_BYTES = MESSAGE_BYTES / 2 - 128,
 	PORT = 1, /* each device's only one */
 	MAX_DEVICES = 64,
 	/* commands that the kernel's headers before Linux 6.11 lack */
@@ -456,13 +459,13 @@ static void put_context(struct vb_reply *r, const struct process *p, const void 
 	put_u32(r, RDMA_NLDEV_ATTR_RES_CTXN, number_of(p, context->serial));
 }
 
-/* Those that take their receives from it, as many as a message holds. */
+/* Those that take their receives from it, as many as a message holds beside what it has already. */
 static void put_users(struct vb_reply *r, const struct process *p, const struct vb_record_srq *srq)
 {
 	const struct vb_record_qp *qp;
 	size_t at = 0, table = begin(r, RDMA_NLDEV_ATTR_RES_QP);
 
-	while (r->used - table < MESSAGE_BYTES && (qp = process_next(p, &at, VB_RECORD_QP))) {
+	while (r->used - table < USERS_BYTES && (qp = process_next(p, &at, VB_RECORD_QP))) {
 		if (qp->srq != srq->serial)
 			continue;
 		size_t entry = begin(r, RDMA_NLDEV_ATTR_RES_QP_ENTRY);

@@ -19,7 +19,7 @@ import look
 from look import BUILD, LIMIT_S, VERBATIM, Failure, expect, pinging, running, shown, verbatim, wait_for
 
 CASES = []
-MANY = 700
+MANY, SHARERS = 700, 400
 
 
 def case(function):
@@ -176,6 +176,22 @@ def resources__more_than_a_socket_holds():
             wait_for(
                 lambda pid=pid: len(set(numbers(pid))) == len(numbers(pid)) == MANY, f"{MANY} queue pairs"
             )
+    return None
+
+
+# Each has a shared receive queue with more queue pairs than one message has room for.
+@case
+def resources__more_sharers_than_a_message_holds():
+    sharing = f"ib_send_bw -F --use-srq -d vb_lo -x 0 -p 18596 -q {SHARERS} -t 4 -r 512 -D 600"
+    if harness.missing_programs(sharing):
+        return "ib_send_bw is needed"
+    with running(sharing, sharing + " 127.0.0.1") as pids:
+        for pid in pids:
+            wait_for(lambda pid=pid: len(of_process(pid, "resource", "show", "qp")) == SHARERS, "queue pairs")
+            (srq,) = of_process(pid, "resource", "show", "srq")
+            users = srq["lqpn"] if isinstance(srq["lqpn"], list) else str(srq["lqpn"]).split(",")
+            known = {qp["lqpn"] for qp in of_process(pid, "resource", "show", "qp")}
+            expect(len(users) >= 100 and {int(user) for user in users} <= known, True, f"sharers {users}")
     return None
 
 
