@@ -87,7 +87,7 @@ static void end(struct vb_reply *r, size_t at)
 
 /* A request, and where the answer goes. */
 struct request {
-	const struct nlmsghdr *head;
+	struct nlmsghdr head;
 	const uint8_t *attributes[RDMA_NLDEV_ATTR_MAX]; /* payloads; NULL: not there */
 	uint16_t bytes[RDMA_NLDEV_ATTR_MAX];
 	uint32_t port;
@@ -104,7 +104,7 @@ static size_t begin_message(struct vb_reply *r, const struct request *q, uint16_
 	if (h)
 		*h = (struct nlmsghdr){ .nlmsg_type = type,
 					.nlmsg_flags = flags,
-					.nlmsg_seq = q->head->nlmsg_seq,
+					.nlmsg_seq = q->head.nlmsg_seq,
 					.nlmsg_pid = q->port };
 	return at;
 }
@@ -118,7 +118,7 @@ static void end_message(struct vb_reply *r, size_t at)
 /* A message of the kind that was asked for. */
 static size_t begin_answer(struct vb_reply *r, const struct request *q)
 {
-	return begin_message(r, q, q->head->nlmsg_type, q->is_dump ? NLM_F_MULTI : 0);
+	return begin_message(r, q, q->head.nlmsg_type, q->is_dump ? NLM_F_MULTI : 0);
 }
 
 static void done(struct vb_reply *r, const struct request *q)
@@ -129,23 +129,21 @@ static void done(struct vb_reply *r, const struct request *q)
 	end_message(r, at);
 }
 
-/* error: 0 or a positive errno. */
+/* error: 0 or a positive errno. Of the request only the head comes back. */
 static void acknowledge(struct vb_reply *r, const struct request *q, int error)
 {
-	size_t at = begin_message(r, q, NLMSG_ERROR, 0);
+	size_t at = begin_message(r, q, NLMSG_ERROR, NLM_F_CAPPED);
 	struct nlmsgerr *e = add(r, sizeof(*e));
 
 	if (e)
-		*e = (struct nlmsgerr){ .error = -error, .msg = *q->head };
+		*e = (struct nlmsgerr){ .error = -error, .msg = q->head };
 	end_message(r, at);
 }
 
 /* ---- reading requests ---- */
 
-static void read_attributes(struct request *q)
+static void read_attributes(struct request *q, const uint8_t *at, size_t left)
 {
-	const uint8_t *at = (const uint8_t *)q->head + NLMSG_HDRLEN;
-	size_t left = q->head->nlmsg_len - NLMSG_HDRLEN;
 	struct nlattr a;
 
 	while (left >= sizeof(a)) {
@@ -791,11 +789,11 @@ static void answer(struct vb_reply *r, struct request *q)
 	int error = EINVAL;
 	size_t before = r->used;
 
-	if (RDMA_NL_GET_CLIENT(q->head->nlmsg_type) == RDMA_NL_NLDEV)
-		error = answer_command(r, q, RDMA_NL_GET_OP(q->head->nlmsg_type));
+	if (RDMA_NL_GET_CLIENT(q->head.nlmsg_type) == RDMA_NL_NLDEV)
+		error = answer_command(r, q, RDMA_NL_GET_OP(q->head.nlmsg_type));
 	if (error)
 		r->used = before;
-	if (error || (!q->is_dump && (q->head->nlmsg_flags & NLM_F_ACK)))
+	if (error || (!q->is_dump && (q->head.nlmsg_flags & NLM_F_ACK)))
 		acknowledge(r, q, error);
 	else if (q->is_dump)
 		done(r, q);
@@ -805,20 +803,20 @@ static void answer(struct vb_reply *r, struct request *q)
 void vb_nldev_answer(const void *requests, size_t bytes, uint32_t port, struct vb_reply *reply)
 {
 	const uint8_t *at = requests;
-	_Alignas(struct nlmsghdr) uint8_t room[MESSAGE_BYTES];
 
 	while (bytes >= NLMSG_HDRLEN) {
-		struct request q = { .head = (const struct nlmsghdr *)room, .port = port };
-		struct nlmsghdr head;
-		memcpy(&head, at, sizeof(head));
-		if (head.nlmsg_len < NLMSG_HDRLEN || head.nlmsg_len > bytes || head.nlmsg_len > sizeof(room))
+		struct request q = { .port = port };
+		memcpy(&q.head, at, sizeof(q.head)); /* the program may have put it anywhere */
+		size_t length = q.head.nlmsg_len;
+		if (length < NLMSG_HDRLEN || length > bytes)
 			return;
-		memcpy(room, at, head.nlmsg_len);
-		q.is_dump = (head.nlmsg_flags & NLM_F_DUMP) == NLM_F_DUMP;
-		read_attributes(&q);
-		if ((head.nlmsg_flags & NLM_F_REQUEST) && head.nlmsg_type >= NLMSG_MIN_TYPE)
+		q.is_dump = q.head.nlmsg_flags & NLM_F_DUMP; /* one of its bits is enough */
+		read_attributes(&q, at + NLMSG_HDRLEN, length - NLMSG_HDRLEN);
+		if ((q.head.nlmsg_flags & NLM_F_REQUEST) && q.head.nlmsg_type >= NLMSG_MIN_TYPE)
 			answer(reply, &q);
-		size_t step = NLMSG_ALIGN(head.nlmsg_len);
+		else if (q.head.nlmsg_flags & NLM_F_ACK)
+			acknowledge(reply, &q, 0);
+		size_t step = NLMSG_ALIGN(length);
 		if (step >= bytes)
 			return;
 		at += step;

@@ -232,7 +232,7 @@ def resources__of_another_user():
 # Requests by hand, in a process under `verbatim run`. Prints the types of the messages that come, and errors.
 RAW = """
 import json, socket, struct, sys
-NLDEV = 5
+CAPPED = 0x100
 s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 20)
 s.bind((0, 0))
 s.settimeout(0.3)
@@ -244,7 +244,9 @@ for request in json.loads(sys.stdin.read()):
         while True:
             data = s.recv(65536)
             length, kind, flags, seq, port = struct.unpack_from("=IHHII", data)
-            said.append([kind, struct.unpack_from("=i", data, 16)[0] if kind == 2 else 0, length == len(data), seq, port == s.getsockname()[0]])
+            error = struct.unpack_from("=i", data, 16)[0] if kind == 2 else 0
+            is_whole = length == len(data) and (kind != 2 or length == 36 and flags & CAPPED)
+            said.append([kind, error, bool(is_whole), seq, port == s.getsockname()[0]])
     except TimeoutError:
         pass
     found.append(said)
@@ -274,6 +276,13 @@ def requests__of_any_shape():
         "longer than it is": (message(get, request | dump, length=4000), []),
         "shorter than a header": (message(get, request | dump, length=8), []),
         "no request": (message(get, dump), []),
+        "no request that is acknowledged": (message(get, ack), [(2, 0)]),
+        "a message of netlink's own": (message(1, request | ack, client=0), [(2, 0)]),
+        "longer than a page": (message(get, request | ack, attribute(2000, bytes(8000))), [(2, -22)]),
+        "one bit of those of a dump": (
+            message(qps, request | 0x100, attribute(1, struct.pack("=I", 0))),
+            [(3, 0)],
+        ),
         "no device": (message(get, request | ack), [(2, -22)]),
         "a device that is not there": (
             message(get, request | ack, attribute(1, struct.pack("=I", 999))),
