@@ -156,7 +156,7 @@ int vb_dealloc_td(struct ibv_td *pub)
 {
 	struct vb_verbs_td *td = vb_container_of(pub, struct vb_verbs_td, pub);
 	unsigned users = atomic_load(&td->refs);
-	if (users) {
+	if (users && !vb_is_inherited(pub->context)) {
 		vb_explain("ibv_dealloc_td", "%u parent domains still use it", users);
 		return vb_fail(-EBUSY);
 	}

@@ -487,6 +487,7 @@ VB_EXPORT int ibv_destroy_qp(struct ibv_qp *pub)
 {
 	struct vb_verbs_qp *qp = vb_container_of(pub, struct vb_verbs_qp, pub);
 	if (vb_is_inherited(pub->context)) {
+		vb_rss_fini(qp);
 		vb_wr_batch_fini(qp);
 		free(qp);
 		return 0;

@@ -44,7 +44,11 @@ static unsigned flags_inside(uint32_t flags)
 
 static int post_recv(struct ibv_wq *wq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
-	return vb_qp_post_recv(&of(wq)->qp, wr, bad);
+	int err = vb_refuse_inherited(wq->context, "ibv_post_wq_recv");
+	if (!err)
+		return vb_qp_post_recv(&of(wq)->qp, wr, bad);
+	*bad = wr;
+	return -err;
 }
 
 static int check_wq(struct ibv_context *context, const struct ibv_wq_init_attr *attr)
@@ -241,7 +245,7 @@ struct ibv_rwq_ind_table *vb_create_rwq_ind_table(struct ibv_context *context,
 int vb_destroy_rwq_ind_table(struct ibv_rwq_ind_table *pub)
 {
 	struct table *t = table_of(pub);
-	if (atomic_load(&t->refs)) {
+	if (atomic_load(&t->refs) && !vb_is_inherited(pub->context)) {
 		vb_explain("ibv_destroy_rwq_ind_table", "queue pairs still use it");
 		return EBUSY;
 	}
@@ -319,6 +323,7 @@ void vb_rss_fini(struct vb_verbs_qp *qp)
 {
 	if (!qp->spread)
 		return;
-	atomic_fetch_sub(&qp->spread->table->refs, 1);
+	if (!vb_is_inherited(qp->pub.context)) /* a child may have destroyed its table before */
+		atomic_fetch_sub(&qp->spread->table->refs, 1);
 	free(qp->spread);
 }

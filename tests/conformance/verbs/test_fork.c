@@ -51,11 +51,28 @@ struct inherited {
 	struct ibv_comp_cntr *cntr;
 	struct ibv_wq *wq; /* NULL without the right to packet sockets */
 	struct ibv_rwq_ind_table *table; /* of it */
+	struct ibv_qp *spread; /* with the table */
+	struct ibv_td *td;
+	struct ibv_pd *parent; /* with the thread domain */
 	struct ibv_buf *buf;
 	uint8_t *at;       /* of buf */
 };
 
 static struct inherited inherited;
+
+static struct ibv_qp_init_attr_ex spread_attr(struct world *w, struct ibv_rwq_ind_table *table)
+{
+	static uint8_t key[40];
+	return (struct ibv_qp_init_attr_ex){
+		.qp_type = IBV_QPT_RAW_PACKET,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH,
+		.pd = w->pd,
+		.rwq_ind_tbl = table,
+		.rx_hash_conf = { .rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ,
+				  .rx_hash_key_len = sizeof(key),
+				  .rx_hash_key = key }
+	};
+}
 
 static void make_queues(struct world *w, struct inherited *i)
 {
@@ -74,7 +91,11 @@ static void make_queues(struct world *w, struct inherited *i)
 	assert_non_null(i->srq = ibv_create_srq(w->pd, &basic));
 	assert_non_null(i->matching = ibv_create_srq_ex(w->ctx, &tags));
 	i->wq = ibv_create_wq(w->ctx, &wq);
-	i->table = i->wq ? ibv_create_rwq_ind_table(w->ctx, &table) : NULL;
+	if (!i->wq)
+		return;
+	assert_non_null(i->table = ibv_create_rwq_ind_table(w->ctx, &table));
+	struct ibv_qp_init_attr_ex spread = spread_attr(w, i->table);
+	assert_non_null(i->spread = ibv_create_qp_ex(w->ctx, &spread));
 }
 
 static void make_inherited(struct world *w, struct inherited *i)
@@ -93,6 +114,10 @@ static void make_inherited(struct world *w, struct inherited *i)
 					  .comp_mask =
 						  IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS };
 	struct ibv_qp_init_attr ud = { .send_cq = w->cq, .recv_cq = w->cq, .qp_type = IBV_QPT_UD };
+	struct ibv_td_init_attr td = { .comp_mask = 0 };
+	assert_non_null(i->td = ibv_alloc_td(w->ctx, &td));
+	struct ibv_parent_domain_init_attr parent = { .pd = w->pd, .td = i->td };
+	assert_non_null(i->parent = ibv_alloc_parent_domain(w->ctx, &parent));
 	make_queues(w, i);
 	assert_non_null(i->ud = ibv_create_qp(w->pd, &ud));
 	assert_non_null(i->cq = ibv_create_cq_ex(w->ctx, &cq));
@@ -113,11 +138,14 @@ static void end_inherited(struct inherited *i)
 	assert_errno(0, ibv_close_xrcd(i->xrcd));
 	assert_errno(0, ibv_destroy_cq(ibv_cq_ex_to_cq(i->cq)));
 	if (i->wq) {
+		assert_errno(0, ibv_destroy_qp(i->spread));
 		assert_errno(0, ibv_destroy_rwq_ind_table(i->table));
 		assert_errno(0, ibv_destroy_wq(i->wq));
 	}
 	assert_errno(0, ibv_destroy_srq(i->matching));
 	assert_errno(0, ibv_destroy_srq(i->srq));
+	assert_errno(0, ibv_dealloc_pd(i->parent));
+	assert_errno(0, ibv_dealloc_td(i->td));
 }
 
 static void memory_fails(struct world *w, struct inherited *i)
@@ -239,16 +267,8 @@ static void steering_fails(struct world *w, struct wire *x, struct inherited *i)
 	struct ibv_flow_attr flow = { .size = sizeof(flow), .port = 1 };
 	struct ibv_counters_init_attr counters = { .comp_mask = 0 };
 	struct ibv_rwq_ind_table_init_attr table = { .ind_tbl = &i->wq };
-	uint8_t key[40] = "";
-	struct ibv_qp_init_attr_ex spread = {
-		.qp_type = IBV_QPT_RAW_PACKET,
-		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH,
-		.pd = w->pd,
-		.rwq_ind_tbl = i->table,
-		.rx_hash_conf = { .rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ,
-				  .rx_hash_key_len = sizeof(key),
-				  .rx_hash_key = key }
-	};
+	struct ibv_qp_init_attr_ex spread = spread_attr(w, i->table);
+	struct ibv_recv_wr receive = { .num_sge = 0 }, *bad = NULL;
 	assert_null_errno(EIO, ibv_create_flow(x->a, &flow));
 	assert_null_errno(EIO, ibv_create_counters(w->ctx, &counters));
 	assert_null_errno(EIO, ibv_create_wq(w->ctx, &wq));
@@ -256,6 +276,8 @@ static void steering_fails(struct world *w, struct wire *x, struct inherited *i)
 	if (!i->wq)
 		return;
 	assert_errno(EIO, ibv_modify_wq(i->wq, &state));
+	assert_errno(EIO, ibv_post_wq_recv(i->wq, &receive, &bad));
+	assert_ptr_equal(bad, &receive);
 	assert_null_errno(EIO, ibv_create_qp_ex(w->ctx, &spread));
 }
 
@@ -268,6 +290,8 @@ static void everything_fails(struct world *w, struct wire *x)
 	steering_fails(w, x, &inherited);
 }
 
+static void everything_ends(struct world *w, struct wire *x) { end_inherited(&inherited); }
+
 static void parent__goes_on(void **state)
 {
 	struct world *w = *state;
@@ -275,6 +299,7 @@ static void parent__goes_on(void **state)
 	exchange(w, &x);
 	make_inherited(w, &inherited);
 	in_child(everything_fails, w, &x);
+	in_child(everything_ends, w, &x);
 	exchange(w, &x);
 	end_inherited(&inherited);
 	disconnected(&x);
