@@ -93,7 +93,7 @@ static bool grow_bytes(struct vb_wr_batch *b, size_t more)
 	if (!bytes)
 		return false;
 	for (struct ibv_send_wr *wr = b->wrs; wr < b->next_wr; wr++)
-		if (wr->send_flags & IBV_SEND_INLINE && wr->num_sge)
+		if (wr->num_sge && wr->sg_list->addr - (uintptr_t)b->bytes < b->nbytes)
 			wr->sg_list->addr += (uintptr_t)bytes - (uintptr_t)b->bytes;
 	free(b->bytes);
 	b->bytes = bytes;
@@ -286,12 +286,13 @@ static void set_sge(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t addr, uint32_t
 static void set_inline_data_list(struct ibv_qp_ex *ex, size_t count, const struct ibv_data_buf *list)
 {
 	struct vb_wr_batch *b = of(ex)->batch;
-	size_t total = 0;
-	for (size_t i = 0; i < count; i++)
+	size_t total = 0, most = of(ex)->qp.cap.max_inline_data;
+	for (size_t i = 0; i < count; i++) {
+		if (list[i].length > most - total) {
+			mistake(b, EINVAL, "more inline data than the queue pair's max_inline_data");
+			return;
+		}
 		total += list[i].length;
-	if (total > of(ex)->qp.cap.max_inline_data) {
-		mistake(b, EINVAL, "more inline data than the queue pair's max_inline_data");
-		return;
 	}
 	if (b->nbytes + total > b->bytes_room && !grow_bytes(b, total))
 		return;

@@ -257,6 +257,12 @@ static void wr__mistakes_post_nothing(void **state)
 	ibv_wr_set_inline_data(x.ex, data, sizeof(data));
 	assert_errno(EINVAL, ibv_wr_complete(x.ex));
 
+	struct ibv_data_buf beyond[] = { { data, SIZE_MAX }, { data, 2 } }; /* a byte together, modulo 2^64 */
+	ibv_wr_start(x.ex);
+	ibv_wr_send(x.ex);
+	ibv_wr_set_inline_data_list(x.ex, 2, beyond);
+	assert_errno(EINVAL, ibv_wr_complete(x.ex));
+
 	ibv_wr_start(x.ex);
 	ibv_wr_set_sge(x.ex, w->mr->lkey, (uintptr_t)w->buffer, 8);
 	assert_errno(EINVAL, ibv_wr_complete(x.ex));
@@ -338,6 +344,30 @@ static void wr__batches_that_grow(void **state)
 	end_extended(&x);
 }
 
+/* Of two setters the last one counts, though the memory of what the first one has set moves. */
+static void wr__data_that_is_set_again(void **state)
+{
+	struct world *w = *state;
+	struct extended x = extended(w);
+	uint8_t other[INLINE];
+	memset(w->buffer, 0, BUFFER);
+	memset(w->buffer + 1024, 0x5a, 8);
+	memset(other, 0x77, sizeof(other));
+	ibv_wr_start(x.ex);
+	x.ex->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_rdma_write(x.ex, w->mr->rkey, (uintptr_t)w->buffer);
+	ibv_wr_set_inline_data(x.ex, other, 8);
+	ibv_wr_set_sge(x.ex, w->mr->lkey, (uintptr_t)w->buffer + 1024, 8);
+	ibv_wr_rdma_write(x.ex, w->mr->rkey, (uintptr_t)w->buffer + 512);
+	ibv_wr_set_inline_data(x.ex, other, sizeof(other));
+	assert_errno(0, ibv_wr_complete(x.ex));
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(next_wc(ibv_cq_ex_to_cq(x.cq)).status, IBV_WC_SUCCESS);
+	assert_memory_equal(w->buffer, w->buffer + 1024, 8);
+	assert_memory_equal(w->buffer + 512, other, sizeof(other));
+	end_extended(&x);
+}
+
 static void qp__refused(void **state)
 {
 	struct world *w = *state;
@@ -368,6 +398,7 @@ int main(void)
 		WORLD_TEST(wr__mistakes_post_nothing),
 		WORLD_TEST(wr__all_or_none),
 		WORLD_TEST(wr__batches_that_grow),
+		WORLD_TEST(wr__data_that_is_set_again),
 		WORLD_TEST(qp__refused),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
