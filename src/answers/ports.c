@@ -223,9 +223,10 @@ unsigned ports_sum(const char *root, struct vb_record_port *list, unsigned room)
 	unsigned n = 0;
 
 	if (vb_clock_ns(CLOCK_MONOTONIC) >= fresh_until || strcmp(root, of) != 0) {
-		free(last.list);
-		last = (struct entries){ .list = NULL };
-		look(root, &last);
+		struct entries now = { .list = NULL }, before = last;
+		look(root, &now);
+		last = now; /* before the list is freed: another thread may fork meanwhile */
+		free(before.list);
 		snprintf(of, sizeof(of), "%s", root);
 		fresh_until = vb_clock_ns(CLOCK_MONOTONIC) + fresh_ns;
 	}

@@ -345,9 +345,10 @@ static bool has_other_paths(const struct vb_tree *tree)
 /* Takes the entries. */
 static void know(const char *root, struct vb_tree *tree)
 {
-	vb_tree_free(&known.tree);
+	struct vb_tree before = known.tree; /* freed last, for a child that another thread forks meanwhile */
 	known.tree = *tree;
 	*tree = (struct vb_tree){ .entries = NULL };
+	vb_tree_free(&before);
 	snprintf(known.root, sizeof(known.root), "%s", root);
 }
 

@@ -2,6 +2,7 @@
 /* A tree of files that processes write together, and how seldom its files are opened. */
 #include <fcntl.h>
 #include <ftw.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,6 +18,7 @@
 
 #include <cmocka.h>
 
+#include "../sanitized.h"
 #include "host/tree.h"
 
 static unsigned opened; /* since it was set to 0 */
@@ -192,6 +194,48 @@ static void tree__root_is_found_by_a_child_of_that_moment(void **state)
 	assert_non_null(vb_tree_root());
 }
 
+#if !SANITIZED /* sanitizers have a free() of their own */
+void __libc_free(void *p);
+enum { BYTES = 256 * sizeof(struct vb_tree_entry) }; /* that a tree takes at first */
+static bool forks_when_freed;
+
+/* Memory that the parent has just freed is in use again, and stays so. */
+static int written_in_child(void)
+{
+	void *volatile own = malloc(BYTES);
+	alarm(60);
+	memset(own, 'x', BYTES);
+	write_whole(&(struct wanted){ "b", "2", false });
+	free(own);
+	return has("device/name", "b");
+}
+
+__attribute__((visibility("default"))) void free(void *p)
+{
+	bool is_tree = forks_when_freed && p && malloc_usable_size(p) >= BYTES;
+	__libc_free(p);
+	if (!is_tree)
+		return;
+	forks_when_freed = false;
+	status_of_child = -1;
+	pid_t child = fork();
+	if (!child)
+		_exit(!written_in_child());
+	waitpid(child, &status_of_child, 0);
+}
+
+/* As if another thread forked while this one forgets what it knew. */
+static void tree__is_written_by_a_child_of_that_moment(void **state)
+{
+	const struct wanted same = { "a", "1", true };
+	write_whole(&same);
+	forks_when_freed = true;
+	write_whole(&same);
+	assert_false(forks_when_freed);
+	assert_int_equal(status_of_child, 0);
+}
+#endif
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -201,6 +245,9 @@ int main(void)
 		cmocka_unit_test(tree__what_others_remove_comes_back),
 		cmocka_unit_test(tree__root_is_made_again),
 		cmocka_unit_test(tree__root_is_found_by_a_child_of_that_moment),
+#if !SANITIZED
+		cmocka_unit_test(tree__is_written_by_a_child_of_that_moment),
+#endif
 	};
 	return cmocka_run_group_tests_name("host_tree", tests, make_base, remove_base);
 }
