@@ -18,6 +18,7 @@
 #include "host/host.h"
 
 #define USERS ".users"
+#define NEW   ".new-" /* of a file that is being made; the thread follows */
 
 enum { TRUST_NS = 1000000000 };
 
@@ -124,7 +125,7 @@ static bool rewrite_counter(int root, const struct vb_tree_entry *e)
 static bool place(int root, const struct vb_tree_entry *e)
 {
 	char name[64];
-	snprintf(name, sizeof(name), ".new-%d", (int)gettid());
+	snprintf(name, sizeof(name), NEW "%d", (int)gettid());
 	unlinkat(root, name, 0);
 	bool made = e->kind == VB_TREE_LINK ? symlinkat(e->text, root, name) == 0 : write_file(root, name, e);
 	if (made && renameat(root, name, root, e->path) == 0)
@@ -165,6 +166,12 @@ static bool is_wanted(const struct vb_tree *tree, const char *path)
 	return false;
 }
 
+/* No part of the tree? A file that was being made is one where nothing is wanted: who made it was killed. */
+static bool is_beside(const struct vb_tree *tree, const char *name)
+{
+	return name[0] == '.' && (tree->count || strncmp(name, NEW, strlen(NEW)));
+}
+
 static void sweep(const struct vb_tree *tree, int root, const char *folder)
 {
 	int fd = openat(root, *folder ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
@@ -176,8 +183,9 @@ static void sweep(const struct vb_tree *tree, int root, const char *folder)
 	}
 	for (struct dirent *d; (d = readdir(dir));) {
 		char path[VB_TREE_PATH];
-		if (d->d_name[0] == '.' || snprintf(path, sizeof(path), *folder ? "%s/%s" : "%s%s", folder,
-						    d->d_name) >= (int)sizeof(path))
+		if (is_beside(tree, d->d_name) ||
+		    snprintf(path, sizeof(path), *folder ? "%s/%s" : "%s%s", folder, d->d_name) >=
+			    (int)sizeof(path))
 			continue;
 		if (d->d_type == DT_DIR)
 			sweep(tree, root, path);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A tree of files that processes write together, and how seldom its files are opened. */
+#include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
 #include <malloc.h>
@@ -194,6 +195,27 @@ static void tree__root_is_found_by_a_child_of_that_moment(void **state)
 	assert_non_null(vb_tree_root());
 }
 
+/* Of another namespace, by a process that was killed while it made a file. */
+static void tree__of_who_was_killed_goes(void **state)
+{
+	char other[sizeof(base) + 8], left[sizeof(other) + 32], file[sizeof(left) + 8];
+
+	snprintf(other, sizeof(other), "%s/killed", base);
+	assert_int_equal(mkdir(other, 0700), 0);
+	snprintf(left, sizeof(left), "%s/verbatim-%u", other, (unsigned)geteuid());
+	assert_int_equal(mkdir(left, 0700), 0);
+	strcat(left, "/1");
+	assert_int_equal(mkdir(left, 0700), 0);
+	snprintf(file, sizeof(file), "%s/.new-7", left);
+	assert_int_equal(symlink("nowhere", file), 0);
+	assert_int_equal(setenv("XDG_RUNTIME_DIR", other, 1), 0);
+	assert_non_null(vb_tree_root());
+	assert_int_equal(rmdir(left), -1);
+	assert_int_equal(errno, ENOENT);
+	assert_int_equal(setenv("XDG_RUNTIME_DIR", base, 1), 0);
+	assert_non_null(vb_tree_root());
+}
+
 #if !SANITIZED /* sanitizers have a free() of their own */
 void __libc_free(void *p);
 enum { BYTES = 256 * sizeof(struct vb_tree_entry) }; /* that a tree takes at first */
@@ -245,6 +267,7 @@ int main(void)
 		cmocka_unit_test(tree__what_others_remove_comes_back),
 		cmocka_unit_test(tree__root_is_made_again),
 		cmocka_unit_test(tree__root_is_found_by_a_child_of_that_moment),
+		cmocka_unit_test(tree__of_who_was_killed_goes),
 #if !SANITIZED
 		cmocka_unit_test(tree__is_written_by_a_child_of_that_moment),
 #endif
