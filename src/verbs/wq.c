@@ -161,6 +161,11 @@ int vb_modify_wq(struct ibv_wq *pub, struct ibv_wq_attr *attr)
 	int err = vb_refuse_call(pub->context, call);
 	if (err)
 		return -err;
+	if (!attr->attr_mask || attr->attr_mask >= IBV_WQ_ATTR_RESERVED) {
+		vb_explain(call, "attr_mask 0x%x: there are IBV_WQ_ATTR_STATE, _CURR_STATE and _FLAGS",
+			   attr->attr_mask);
+		return EINVAL;
+	}
 	if ((attr->attr_mask & IBV_WQ_ATTR_FLAGS) &&
 	    (attr->flags_mask & ~(uint32_t)IBV_WQ_FLAGS_CVLAN_STRIPPING)) {
 		vb_explain(call, "flags_mask 0x%x: only IBV_WQ_FLAGS_CVLAN_STRIPPING can be changed",

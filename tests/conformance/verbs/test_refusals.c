@@ -299,6 +299,10 @@ static void wq__refused(void **state)
 	assert_errno(EINVAL, ibv_modify_wq(wq, &change));
 	change = (struct ibv_wq_attr){ .attr_mask = IBV_WQ_ATTR_STATE, .wq_state = 77 };
 	assert_errno(EINVAL, ibv_modify_wq(wq, &change));
+	change.attr_mask = IBV_WQ_ATTR_RESERVED;
+	assert_errno(EINVAL, ibv_modify_wq(wq, &change));
+	change.attr_mask = 0;
+	assert_errno(EINVAL, ibv_modify_wq(wq, &change));
 	struct ibv_rwq_ind_table_init_attr table = { .log_ind_tbl_size = 31, .ind_tbl = &wq };
 	assert_null_errno(EINVAL, ibv_create_rwq_ind_table(w->ctx, &table));
 	table = (struct ibv_rwq_ind_table_init_attr){ .comp_mask = 1, .ind_tbl = &wq };
