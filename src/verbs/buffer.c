@@ -168,6 +168,9 @@ static int check_mr_attr(struct ibv_pd *pd, const struct ibv_mr_init_attr *attr)
 		vb_explain(call, "a region on demand takes no DMA handle");
 	else if ((mask & IBV_REG_MR_MASK_BUF) && !(mask & IBV_REG_MR_MASK_ADDR))
 		vb_explain(call, "IBV_REG_MR_MASK_BUF needs IBV_REG_MR_MASK_ADDR");
+	else if (((mask & IBV_REG_MR_MASK_DMAH) && !attr->dmah) ||
+		 ((mask & IBV_REG_MR_MASK_BUF) && !attr->buf))
+		vb_explain(call, "comp_mask 0x%llx: dmah or buf is NULL", (unsigned long long)mask);
 	else if (mask & IBV_REG_MR_MASK_BUF)
 		return check_buf(call, pd, attr->buf, attr->addr, attr->length);
 	else

@@ -366,6 +366,8 @@ static int check_open(struct ibv_context *context, const struct ibv_qp_open_attr
 			attr->comp_mask);
 	else if (attr->qp_type != IBV_QPT_XRC_RECV)
 		vb_explain(call, "only queue pairs of type IBV_QPT_XRC_RECV are shared");
+	else if (!attr->xrcd)
+		vb_explain(call, "xrcd is NULL");
 	else
 		return vb_check_same_context(call, context, "the XRC domain", attr->xrcd->context);
 	return -EINVAL;

@@ -146,8 +146,8 @@ struct ibv_srq *vb_create_srq_ex(struct ibv_context *pub, struct ibv_srq_init_at
 		vb_explain_limit(call, "comp_mask 0x%x: this device knows 0x%x only", init->comp_mask, KNOWN);
 		return vb_fail_null(-EOPNOTSUPP);
 	}
-	if (!(init->comp_mask & IBV_SRQ_INIT_ATTR_PD)) {
-		vb_explain(call, "comp_mask lacks IBV_SRQ_INIT_ATTR_PD: a protection domain is needed");
+	if (!(init->comp_mask & IBV_SRQ_INIT_ATTR_PD) || !init->pd) {
+		vb_explain(call, "a protection domain is needed (IBV_SRQ_INIT_ATTR_PD in comp_mask, and pd)");
 		return vb_fail_null(-EINVAL);
 	}
 	int err = vb_check_same_context(call, pub, "the protection domain", init->pd->context);

@@ -218,15 +218,30 @@ static void free_table(struct table *t)
 	free(t);
 }
 
+static int check_table(struct ibv_context *context, const struct ibv_rwq_ind_table_init_attr *attr)
+{
+	static const char call[] = "ibv_create_rwq_ind_table";
+	int err = vb_refuse_call(context, call);
+	if (err)
+		return err;
+	if (attr->comp_mask || attr->log_ind_tbl_size > VB_LOG_RWQ_TABLE || !attr->ind_tbl) {
+		vb_explain(call, "comp_mask must be 0, log_ind_tbl_size at most %d, and ind_tbl not NULL",
+			   VB_LOG_RWQ_TABLE);
+		return -EINVAL;
+	}
+	for (unsigned i = 0; i < 1u << attr->log_ind_tbl_size && !err; i++) {
+		const struct ibv_wq *wq = attr->ind_tbl[i];
+		err = wq ? vb_check_same_context(call, context, "a work queue", wq->context) : -EINVAL;
+		if (!wq)
+			vb_explain(call, "ind_tbl[%u] is NULL", i);
+	}
+	return err;
+}
+
 struct ibv_rwq_ind_table *vb_create_rwq_ind_table(struct ibv_context *context,
 						  struct ibv_rwq_ind_table_init_attr *attr)
 {
-	int err = vb_refuse_call(context, "ibv_create_rwq_ind_table");
-	if (!err && (attr->comp_mask || attr->log_ind_tbl_size > VB_LOG_RWQ_TABLE)) {
-		vb_explain("ibv_create_rwq_ind_table", "comp_mask must be 0, log_ind_tbl_size at most %d",
-			   VB_LOG_RWQ_TABLE);
-		err = -EINVAL;
-	}
+	int err = check_table(context, attr);
 	struct table *t = err ? NULL : calloc(1, sizeof(*t));
 	if (!t)
 		return vb_fail_null(err ? err : -ENOMEM);

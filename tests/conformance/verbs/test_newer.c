@@ -111,6 +111,7 @@ static void reg_mr_ex__refused(void **state)
 	} wrong[] = {
 		{ 0, EINVAL }, { IBV_REG_MR_MASK_IOVA, EINVAL }, { IBV_REG_MR_MASK_ADDR | IBV_REG_MR_MASK_FD, EINVAL },
 		{ IBV_REG_MR_MASK_ADDR | IBV_REG_MR_MASK_FD_OFFSET, EINVAL }, { IBV_REG_MR_MASK_FD | IBV_REG_MR_MASK_BUF, EINVAL },
+		{ IBV_REG_MR_MASK_ADDR | IBV_REG_MR_MASK_DMAH, EINVAL }, { IBV_REG_MR_MASK_ADDR | IBV_REG_MR_MASK_BUF, EINVAL },
 		{ IBV_REG_MR_MASK_ADDR | 1ull << 40, EOPNOTSUPP },
 	};
 	for (size_t i = 0; i < COUNT(wrong); i++) {

@@ -131,6 +131,8 @@ static void tag_list__refuses_when_full(void **state)
 	wr.opcode = 77;
 	assert_errno(EINVAL, ibv_post_srq_ops(srq, &wr, &bad));
 	assert_errno(0, ibv_destroy_srq(srq));
+	attr.pd = NULL;
+	assert_null_errno(EINVAL, ibv_create_srq_ex(w->ctx, &attr));
 	attr.comp_mask |= 1u << 20;
 	assert_null_errno(EOPNOTSUPP, ibv_create_srq_ex(w->ctx, &attr));
 }
@@ -170,6 +172,8 @@ static void xrcd__refused(void **state)
 					 .qp_num = 0x123456,
 					 .xrcd = xrcd,
 					 .qp_type = IBV_QPT_XRC_RECV };
+	assert_null_errno(EINVAL, ibv_open_qp(w->ctx, &open));
+	open.xrcd = NULL;
 	assert_null_errno(EINVAL, ibv_open_qp(w->ctx, &open));
 	open.comp_mask = IBV_QP_OPEN_ATTR_NUM;
 	assert_null_errno(EINVAL, ibv_open_qp(w->ctx, &open));
@@ -307,6 +311,15 @@ static void wq__refused(void **state)
 	assert_null_errno(EINVAL, ibv_create_rwq_ind_table(w->ctx, &table));
 	table = (struct ibv_rwq_ind_table_init_attr){ .comp_mask = 1, .ind_tbl = &wq };
 	assert_null_errno(EINVAL, ibv_create_rwq_ind_table(w->ctx, &table));
+	struct ibv_wq *half[] = { wq, NULL };
+	table = (struct ibv_rwq_ind_table_init_attr){ .log_ind_tbl_size = 1, .ind_tbl = half };
+	assert_null_errno(EINVAL, ibv_create_rwq_ind_table(w->ctx, &table));
+	table.ind_tbl = NULL;
+	assert_null_errno(EINVAL, ibv_create_rwq_ind_table(w->ctx, &table));
+	struct ibv_context *other = open_test_device();
+	table = (struct ibv_rwq_ind_table_init_attr){ .ind_tbl = &wq };
+	assert_null_errno(EINVAL, ibv_create_rwq_ind_table(other, &table));
+	assert_int_equal(ibv_close_device(other), 0);
 	assert_errno(0, ibv_destroy_wq(wq));
 }
 
