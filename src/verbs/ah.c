@@ -158,19 +158,22 @@ static bool mac_of(struct vb_device *dev, const union ibv_gid *gid, uint8_t mac[
 	return true;
 }
 
-/* The adapter addresses by IP and leaves neighbours to the kernel: others' MACs are not known here. */
+/*
+ * The adapter addresses by IP and leaves neighbours to the kernel: others' MACs are not known here. The call
+ * returns negative errno values, unlike others.
+ */
 VB_EXPORT int ibv_resolve_eth_l2_from_gid(struct ibv_context *context, struct ibv_ah_attr *attr,
 					  uint8_t eth_mac[ETHERNET_LL_SIZE], uint16_t *vid)
 {
 	struct in6_addr sgid;
 	int err = vb_ah_check(vb_device_of(context), attr, "ibv_resolve_eth_l2_from_gid", &sgid);
 	if (err)
-		return vb_fail(err);
+		return -vb_fail(err);
 	if (!mac_of(vb_device_of(context), &attr->grh.dgid, eth_mac)) {
 		vb_explain_limit(
 			"ibv_resolve_eth_l2_from_gid",
 			"the destination's Ethernet address is the kernel's business: packets go by IP");
-		return vb_fail(-EOPNOTSUPP);
+		return -vb_fail(-EOPNOTSUPP);
 	}
 	if (vid)
 		*vid = 0xffff; /* no VLAN tag */

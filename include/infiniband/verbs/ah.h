@@ -134,7 +134,7 @@ int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid);
 /* Bytes of an Ethernet address. */
 #define ETHERNET_LL_SIZE	6
 
-/* The Ethernet address and VLAN that packets to attr would go to. 0 or a negative value. */
+/* The Ethernet address and VLAN that packets to attr would go to. 0 or a negative errno value. */
 int ibv_resolve_eth_l2_from_gid(struct ibv_context *context, struct ibv_ah_attr *attr,
 				uint8_t eth_mac[ETHERNET_LL_SIZE], uint16_t *vid);
 

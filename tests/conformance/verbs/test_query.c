@@ -287,7 +287,7 @@ static void resolve__mac(void **state)
 		assert_int_equal(mac[5], 0x56);
 	}
 	a.is_global = 0;
-	assert_errno(EINVAL, ibv_resolve_eth_l2_from_gid(w->ctx, &a, mac, &vid));
+	assert_errno(-EINVAL, ibv_resolve_eth_l2_from_gid(w->ctx, &a, mac, &vid));
 }
 
 int main(void)

@@ -205,7 +205,7 @@ static void ah__refused(void **state)
 	a = good;
 	memset(&a.grh.dgid, 0, sizeof(a.grh.dgid));
 	assert_null_errno(EINVAL, ibv_create_ah(w->pd, &a));
-	assert_errno(EINVAL, ibv_resolve_eth_l2_from_gid(w->ctx, &a, mac, NULL));
+	assert_errno(-EINVAL, ibv_resolve_eth_l2_from_gid(w->ctx, &a, mac, NULL));
 	a.grh.dgid.raw[10] = a.grh.dgid.raw[11] = 0xff; /* 0.0.0.0 */
 	assert_null_errno(EINVAL, ibv_create_ah(w->pd, &a));
 	a.grh.dgid.raw[12] = 239; /* a group is a destination of datagrams */
@@ -267,7 +267,7 @@ static void ah__unknown_addresses(void **state)
 	assert_minus1_errno(ENOENT, ibv_init_ah_from_wc(w->ctx, 1, &wc, &grh, &attr));
 	attr = connect_attr(w, 0).ah_attr;
 	attr.grh.dgid = (union ibv_gid){ .raw = { [10] = 0xff, 0xff, 10, 1, 2, 3 } };
-	assert_errno(EOPNOTSUPP, ibv_resolve_eth_l2_from_gid(w->ctx, &attr, mac, &vid));
+	assert_errno(-EOPNOTSUPP, ibv_resolve_eth_l2_from_gid(w->ctx, &attr, mac, &vid));
 }
 
 /* ---- steering ---- */
