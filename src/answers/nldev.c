@@ -234,26 +234,17 @@ static void list_folder(const char *path, void (*each)(const char *name, void *a
 		closedir(folder);
 }
 
-static void take_interface(const char *name, void *arg)
-{
-	struct device *d = arg;
-
-	snprintf(d->interface, sizeof(d->interface), "%.*s", (int)sizeof(d->interface) - 1, name);
-	d->interface_index = if_nametoindex(d->interface);
-}
-
 static void take_device(const char *name, void *arg)
 {
 	struct devices *all = arg;
 	struct device *d = &all->list[all->count];
-	char path[256];
 
 	if (all->count == MAX_DEVICES)
 		return;
 	*d = (struct device){ .index = 0 };
 	snprintf(d->name, sizeof(d->name), "%.*s", (int)sizeof(d->name) - 1, name);
-	snprintf(path, sizeof(path), TREE "/%s/device/net", d->name);
-	list_folder(path, take_interface, d);
+	read_file(d, "parent", d->interface, sizeof(d->interface)); /* device/net may have further ones */
+	d->interface_index = if_nametoindex(d->interface);
 	if (!d->interface_index)
 		return;
 	d->index = d->interface_index - 1;
