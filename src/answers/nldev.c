@@ -24,7 +24,6 @@ enum {
 	/* of the users of a shared receive queue: a message is at most half full when a resource begins */
 	USERS_BYTES = MESSAGE_BYTES / 2 - 128,
 	PORT = 1, /* each device's only one */
-	MAX_DEVICES = 64,
 	/* commands that the kernel's headers before Linux 6.11 lack */
 	CMD_RES_SRQ_GET_RAW = 25,
 	CMD_NEWDEV,
@@ -182,8 +181,9 @@ struct device {
 };
 
 struct devices {
-	struct device list[MAX_DEVICES];
-	unsigned count;
+	struct device *list;
+	unsigned count, room;
+	bool is_short; /* memory was out */
 };
 
 /* The first line of a file of a device, without its end; empty: there is none. */
@@ -234,12 +234,26 @@ static void list_folder(const char *path, void (*each)(const char *name, void *a
 		closedir(folder);
 }
 
+static struct device *have_room(struct devices *all)
+{
+	if (all->count == all->room) {
+		unsigned room = 2 * all->room + 16;
+		struct device *grown = realloc(all->list, room * sizeof(*grown));
+		all->is_short |= !grown;
+		if (!grown)
+			return NULL;
+		all->list = grown;
+		all->room = room;
+	}
+	return &all->list[all->count];
+}
+
 static void take_device(const char *name, void *arg)
 {
 	struct devices *all = arg;
-	struct device *d = &all->list[all->count];
+	struct device *d = have_room(all);
 
-	if (all->count == MAX_DEVICES)
+	if (!d)
 		return;
 	*d = (struct device){ .index = 0 };
 	snprintf(d->name, sizeof(d->name), "%.*s", (int)sizeof(d->name) - 1, name);
@@ -258,11 +272,13 @@ static int by_index(const void *a, const void *b)
 	return (x->index > y->index) - (x->index < y->index);
 }
 
+/* all->list is to be freed. */
 static void find_devices(struct devices *all)
 {
-	all->count = 0;
+	*all = (struct devices){ .list = NULL };
 	list_folder(TREE, take_device, all);
-	qsort(all->list, all->count, sizeof(all->list[0]), by_index);
+	if (all->count)
+		qsort(all->list, all->count, sizeof(all->list[0]), by_index);
 }
 
 static bool is_infiniband(const struct device *d)
@@ -732,26 +748,24 @@ static const struct device *device_asked_for(const struct request *q, const stru
 }
 
 /* 0 or an errno. */
-static int answer_command(struct vb_reply *r, struct request *q, unsigned command)
+static int answer_about(struct vb_reply *r, struct request *q, unsigned command, const struct devices *all)
 {
-	struct devices all;
+	const struct device *d = device_asked_for(q, all);
 
-	find_devices(&all);
-	const struct device *d = device_asked_for(q, &all);
 	if (q->attributes[RDMA_NLDEV_ATTR_DEV_INDEX] && !d)
 		return EINVAL;
 	switch (command) {
 	case RDMA_NLDEV_CMD_GET:
-		return answer_devices(r, q, &all, d, put_device);
+		return answer_devices(r, q, all, d, put_device);
 	case RDMA_NLDEV_CMD_PORT_GET:
-		return answer_devices(r, q, &all, d, put_port);
+		return answer_devices(r, q, all, d, put_port);
 	case RDMA_NLDEV_CMD_RES_GET:
-		return answer_devices(r, q, &all, d, put_summary);
+		return answer_devices(r, q, all, d, put_summary);
 	case RDMA_NLDEV_CMD_STAT_GET:
 		/* counters that are bound to queue pairs: there are none */
 		if (q->attributes[RDMA_NLDEV_ATTR_STAT_RES])
 			return q->is_dump ? 0 : EOPNOTSUPP;
-		return answer_devices(r, q, &all, d, put_counters);
+		return answer_devices(r, q, all, d, put_counters);
 	case RDMA_NLDEV_CMD_SYS_GET:
 		put_system(r, q);
 		return 0;
@@ -773,6 +787,16 @@ static int answer_command(struct vb_reply *r, struct request *q, unsigned comman
 		if (resources[i].command == command)
 			return d ? answer_resources(r, q, &resources[i], d) : EINVAL;
 	return EOPNOTSUPP;
+}
+
+static int answer_command(struct vb_reply *r, struct request *q, unsigned command)
+{
+	struct devices all;
+
+	find_devices(&all);
+	int error = all.is_short ? ENOMEM : answer_about(r, q, command, &all);
+	free(all.list);
+	return error;
 }
 
 static void answer(struct vb_reply *r, struct request *q)

@@ -61,6 +61,30 @@ def devices__are_those_of_the_tree():
 
 
 @case
+def devices__of_many_interfaces():
+    if os.environ[harness.ISOLATED_BY] == "no":
+        return "no network namespace here"
+    names = [(f"one{n}", f"two{n}") for n in range(32)]
+    ends = [end for pair in names for end in pair]
+
+    def ip(*lines):
+        told = {"input": "\n".join(lines), "text": True, "capture_output": True}
+        return subprocess.run(["ip", "-batch", "-"], check=False, **told).returncode
+
+    try:
+        if ip(*(f"link add name {one} type veth peer name {two}" for one, two in names)):
+            return "no veth interfaces here"
+        ip(*(f"address add 10.77.{n}.1/24 dev {end}" for n, end in enumerate(ends)))
+        ip(*(f"link set {end} up" for end in ends))
+        tree = verbatim("run", "ls", "/sys/class/infiniband").split()
+        expect(len(tree) > 64, True, f"devices of the tree ({len(tree)})")
+        expect(sorted(row["ifname"] for row in rows("dev")), sorted(tree), "devices")
+    finally:
+        ip(*(f"link delete {one}" for one, _ in names))
+    return None
+
+
+@case
 def links__name_their_interfaces():
     link = next(row for row in rows("link") if row["ifname"] == "vb_lo")
     expect(
