@@ -333,10 +333,23 @@ FRESHEN(__read_chk, (int fd, void *to, size_t n, size_t to_bytes), -1, to, n, to
 FRESHEN(__pread_chk, (int fd, void *to, size_t n, off_t at, size_t to_bytes), at, to, n, at, to_bytes)
 FRESHEN(__pread64_chk, (int fd, void *to, size_t n, off64_t at, size_t to_bytes), at, to, n, at, to_bytes)
 
-LEAD(FILE *, fopen, (const char *path, const char *mode), AT(path), mode)
-LEAD(FILE *, fopen64, (const char *path, const char *mode), AT(path), mode)
-LEAD(FILE *, freopen, (const char *path, const char *mode, FILE *f), AT(path), mode, f)
-LEAD(FILE *, freopen64, (const char *path, const char *mode, FILE *f), AT(path), mode, f)
+/* C++ reads streams by their descriptors. */
+#define LEAD_STREAM(name, params, ...)                   \
+	VB_EXPORT FILE *name params;                     \
+	VB_EXPORT FILE *name params                      \
+	{                                                \
+		char room[ROOM];                         \
+		bool led = is_ours(path);                \
+		FILE *stream = REAL(name)(__VA_ARGS__);  \
+		if (vb_unlikely(led) && stream)          \
+			track(fileno(stream), path);     \
+		return stream;                           \
+	}
+
+LEAD_STREAM(fopen, (const char *path, const char *mode), AT(path), mode)
+LEAD_STREAM(fopen64, (const char *path, const char *mode), AT(path), mode)
+LEAD_STREAM(freopen, (const char *path, const char *mode, FILE *f), AT(path), mode, f)
+LEAD_STREAM(freopen64, (const char *path, const char *mode, FILE *f), AT(path), mode, f)
 
 LEAD(DIR *, opendir, (const char *path), AT(path))
 LEAD(int, chdir, (const char *path), AT(path))

@@ -301,6 +301,10 @@ static void reading_again(void)
 	REPORT(moves(fd, pread_fortified));
 	REPORT(moves(fd, pread64_fortified));
 	REPORT(is_of_one_moment_in_pieces(fd));
+	FILE *stream = fopen(DEVICE "/ports/1/hw_counters/sent_pkts", "r");
+	REPORT(stream && moves(fileno(stream), read_again));
+	if (stream)
+		fclose(stream);
 	close(fd);
 	REPORT(open("/dev/zero", O_RDONLY) == fd && !sent(fd, pread_32)); /* the number's next file */
 	REPORT(close(fd) == 0 && sent(fd, pread_32) == -1 && errno == EBADF);
