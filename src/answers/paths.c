@@ -203,11 +203,13 @@ static bool is_counter(int fd, char path[ROOM])
 	return found;
 }
 
-static void freshen(int fd)
+/* at: where is read; -1: where the descriptor is. Later pieces are of the number that the first one is of. */
+static void freshen(int fd, off64_t at)
 {
 	char path[ROOM];
 	int saved = errno;
-	if (!inside && !counts && is_counter(fd, path))
+	if (!inside && !counts && at <= 0 && is_counter(fd, path) &&
+	    (!at || !lseek64(fd, 0, SEEK_CUR)))
 		tree_root(path);
 	errno = saved;
 }
@@ -312,29 +314,42 @@ LEAD_FORTIFIED(__open64_2, (const char *path, int flags), AT(path))
 LEAD_FORTIFIED(__openat_2, (int dir, const char *path, int flags), dir, AT(path))
 LEAD_FORTIFIED(__openat64_2, (int dir, const char *path, int flags), dir, AT(path))
 
-#define FRESHEN(name, params, ...)                       \
+#define FRESHEN(name, params, where, ...)                \
 	VB_EXPORT ssize_t name params;                   \
 	VB_EXPORT ssize_t name params                    \
 	{                                                \
 		if (may_count())                         \
-			freshen(fd);                     \
+			freshen(fd, where);              \
 		return REAL(name)(fd, __VA_ARGS__);      \
 	}
 
 ssize_t __read_chk(int fd, void *to, size_t n, size_t to_bytes);
 ssize_t __pread_chk(int fd, void *to, size_t n, off_t at, size_t to_bytes);
 ssize_t __pread64_chk(int fd, void *to, size_t n, off64_t at, size_t to_bytes);
-FRESHEN(read, (int fd, void *to, size_t n), to, n)
-FRESHEN(pread, (int fd, void *to, size_t n, off_t at), to, n, at)
-FRESHEN(pread64, (int fd, void *to, size_t n, off64_t at), to, n, at)
-FRESHEN(__read_chk, (int fd, void *to, size_t n, size_t to_bytes), to, n, to_bytes)
-FRESHEN(__pread_chk, (int fd, void *to, size_t n, off_t at, size_t to_bytes), to, n, at, to_bytes)
-FRESHEN(__pread64_chk, (int fd, void *to, size_t n, off64_t at, size_t to_bytes), to, n, at, to_bytes)
+FRESHEN(read, (int fd, void *to, size_t n), -1, to, n)
+FRESHEN(pread, (int fd, void *to, size_t n, off_t at), at, to, n, at)
+FRESHEN(pread64, (int fd, void *to, size_t n, off64_t at), at, to, n, at)
+FRESHEN(__read_chk, (int fd, void *to, size_t n, size_t to_bytes), -1, to, n, to_bytes)
+FRESHEN(__pread_chk, (int fd, void *to, size_t n, off_t at, size_t to_bytes), at, to, n, at, to_bytes)
+FRESHEN(__pread64_chk, (int fd, void *to, size_t n, off64_t at, size_t to_bytes), at, to, n, at, to_bytes)
 
-LEAD(FILE *, fopen, (const char *path, const char *mode), AT(path), mode)
-LEAD(FILE *, fopen64, (const char *path, const char *mode), AT(path), mode)
-LEAD(FILE *, freopen, (const char *path, const char *mode, FILE *f), AT(path), mode, f)
-LEAD(FILE *, freopen64, (const char *path, const char *mode, FILE *f), AT(path), mode, f)
+/* C++ reads streams by their descriptors. */
+#define LEAD_STREAM(name, params, ...)                   \
+	VB_EXPORT FILE *name params;                     \
+	VB_EXPORT FILE *name params                      \
+	{                                                \
+		char room[ROOM];                         \
+		bool led = is_ours(path);                \
+		FILE *stream = REAL(name)(__VA_ARGS__);  \
+		if (vb_unlikely(led) && stream)          \
+			track(fileno(stream), path);     \
+		return stream;                           \
+	}
+
+LEAD_STREAM(fopen, (const char *path, const char *mode), AT(path), mode)
+LEAD_STREAM(fopen64, (const char *path, const char *mode), AT(path), mode)
+LEAD_STREAM(freopen, (const char *path, const char *mode, FILE *f), AT(path), mode, f)
+LEAD_STREAM(freopen64, (const char *path, const char *mode, FILE *f), AT(path), mode, f)
 
 LEAD(DIR *, opendir, (const char *path), AT(path))
 LEAD(int, chdir, (const char *path), AT(path))

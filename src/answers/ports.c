@@ -32,6 +32,7 @@ struct entry {
 struct entries {
 	struct entry *list;
 	unsigned count;
+	bool is_short; /* memory or descriptors were out: some are missing */
 };
 
 static void add_counts(struct vb_counts *to, const struct vb_counts *from)
@@ -53,6 +54,7 @@ static struct entry *append(struct entries *all, const struct entry *e)
 				     realloc(all->list, (all->count + 1) * sizeof(*list)) :
 				     NULL;
 
+	all->is_short |= !list;
 	if (!list)
 		return NULL;
 	all->list = list;
@@ -135,6 +137,7 @@ static void ask_all(struct entries *all)
 		if (p->trouble[0] && !e.port.device[0]) /* it is there, and says nothing now */
 			append(all, &e);
 	}
+	all->is_short |= processes.is_short;
 	processes_free(&processes);
 }
 
@@ -149,13 +152,16 @@ static struct entry *find(const struct entries *all, const struct entry *like)
 	return NULL;
 }
 
-/* What was said before and is not said now: by a process that is silent it stays, another has gone. */
+/*
+ * What was said before and is not said now: by a process that is silent, or may have been missed, it stays.
+ * Another has gone.
+ */
 static void keep(struct entries *now, const struct entry *before)
 {
 	static const struct entry gone;
 	struct entry *same = find(now, before), sum = gone;
 
-	if (same && !same->port.device[0]) {
+	if (same ? !same->port.device[0] : now->is_short && before->slot) {
 		append(now, before);
 		return;
 	}
@@ -192,7 +198,7 @@ static void look(const char *root, struct entries *now)
 	for (unsigned i = 0; i < before.count; i++)
 		keep(now, &before.list[i]);
 	forget_silent(now);
-	if (is_ours)
+	if (is_ours && !now->is_short && !before.is_short)
 		write_file(fd, now);
 	if (fd >= 0)
 		close_file(fd);

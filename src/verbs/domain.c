@@ -220,10 +220,13 @@ struct ibv_pd *vb_alloc_parent_domain(struct ibv_context *context, struct ibv_pa
 	struct vb_pd *protection = vb_pd_of(attr->pd);
 	vb_pd_init_alias(&pd->pd, protection->ctx, protection->number);
 	vb_list_init(&pd->node);
-	pd->parent = *attr;
-	if (!(attr->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT))
-		pd->parent.pd_context = NULL;
+	pd->parent.pd = attr->pd; /* older programs have not the members that comp_mask does not name */
+	pd->parent.td = attr->td;
+	if (attr->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT)
+		pd->parent.pd_context = attr->pd_context;
 	if (attr->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS) {
+		pd->parent.alloc = attr->alloc;
+		pd->parent.free = attr->free;
 		pd->pd.take = take;
 		pd->pd.give = give;
 	}

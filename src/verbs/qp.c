@@ -540,25 +540,35 @@ static int away_answered(const char *call, int err)
 	return err ? vb_fail(err) : 0;
 }
 
+/* The structure of programs from before rate limits ends in front of that member. */
+static void copy_attr(struct ibv_qp_attr *to, const struct ibv_qp_attr *from, int mask)
+{
+	memcpy(to, from, mask & IBV_QP_RATE_LIMIT ? sizeof(*to) : offsetof(struct ibv_qp_attr, rate_limit));
+}
+
 static int modify_away(struct ibv_qp *pub, const struct ibv_qp_attr *attr, int mask)
 {
 	struct vb_verbs_qp *handle = vb_container_of(pub, struct vb_verbs_qp, pub);
+	struct ibv_qp_attr sent = { .rate_limit = 0 };
+	copy_attr(&sent, attr, mask);
 	pthread_mutex_lock(&handle->asking);
-	int err = vb_xrc_remote_modify_qp(handle->remote, attr, applicable(IBV_QPT_XRC_RECV, mask));
+	int err = vb_xrc_remote_modify_qp(handle->remote, &sent, applicable(IBV_QPT_XRC_RECV, mask));
 	pthread_mutex_unlock(&handle->asking);
 	if (!err && (mask & IBV_QP_STATE))
 		pub->state = attr->qp_state;
 	return away_answered("ibv_modify_qp", err);
 }
 
-static int query_away(struct ibv_qp *pub, struct ibv_qp_attr *attr, struct ibv_qp_init_attr *init)
+static int query_away(struct ibv_qp *pub, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init)
 {
 	struct vb_verbs_qp *handle = vb_container_of(pub, struct vb_verbs_qp, pub);
+	struct ibv_qp_attr now;
 	pthread_mutex_lock(&handle->asking);
-	int err = vb_xrc_remote_query_qp(handle->remote, attr);
+	int err = vb_xrc_remote_query_qp(handle->remote, &now);
 	pthread_mutex_unlock(&handle->asking);
 	if (err)
 		return away_answered("ibv_query_qp", err);
+	copy_attr(attr, &now, mask);
 	*init = (struct ibv_qp_init_attr){ .qp_context = pub->qp_context,
 					   .cap = attr->cap,
 					   .qp_type = IBV_QPT_XRC_RECV };
@@ -592,14 +602,16 @@ VB_EXPORT int ibv_query_qp(struct ibv_qp *pub, struct ibv_qp_attr *attr, int mas
 			   struct ibv_qp_init_attr *init)
 {
 	struct vb_qp *qp = vb_shared_qp_of(pub);
+	struct ibv_qp_attr now;
 	int err = vb_refuse_inherited(pub->context, "ibv_query_qp");
 	if (!err && is_away(pub))
-		return query_away(pub, attr, init);
+		return query_away(pub, attr, mask, init);
 	if (!err)
 		err = vb_fault_call("ibv_query_qp", pub->qp_num);
 	if (err)
 		return vb_fail(err);
-	vb_qp_query(qp, attr);
+	vb_qp_query(qp, &now);
+	copy_attr(attr, &now, mask);
 	*init = (struct ibv_qp_init_attr){
 		.qp_context = pub->qp_context,
 		.send_cq = pub->send_cq,

@@ -22,7 +22,7 @@ struct vb_wr_batch {
 	/* each leads to the next one in the array, but for the last of a batch that is being posted */
 	struct ibv_send_wr *wrs;
 	struct ibv_sge *sges;
-	uint8_t *bytes;             /* inline data */
+	uint8_t *bytes;             /* inline data, and headers of segments */
 	size_t nbytes, bytes_room;
 	struct ibv_send_wr nowhere; /* what is set of a request for which there was no memory */
 };
@@ -92,9 +92,12 @@ static bool grow_bytes(struct vb_wr_batch *b, size_t more)
 	uint8_t *bytes = larger(b, b->bytes, 1, b->nbytes, room);
 	if (!bytes)
 		return false;
-	for (struct ibv_send_wr *wr = b->wrs; wr < b->next_wr; wr++)
+	for (struct ibv_send_wr *wr = b->wrs; wr < b->next_wr; wr++) {
 		if (wr->num_sge && wr->sg_list->addr - (uintptr_t)b->bytes < b->nbytes)
 			wr->sg_list->addr += (uintptr_t)bytes - (uintptr_t)b->bytes;
+		if (wr->opcode == IBV_WR_TSO && (uintptr_t)wr->tso.hdr - (uintptr_t)b->bytes < b->nbytes)
+			wr->tso.hdr = bytes + ((uintptr_t)wr->tso.hdr - (uintptr_t)b->bytes);
+	}
 	free(b->bytes);
 	b->bytes = bytes;
 	b->bytes_room = room;
@@ -208,9 +211,17 @@ static void wr_bind_mw(struct ibv_qp_ex *ex, struct ibv_mw *mw, uint32_t rkey,
 	wr->bind_mw.bind_info = *info;
 }
 
+/* The header is copied, unless it is one that ibv_post_send refuses. */
 static void wr_send_tso(struct ibv_qp_ex *ex, void *header, uint16_t header_bytes, uint16_t mss)
 {
+	struct vb_wr_batch *b = of(ex)->batch;
 	struct ibv_send_wr *wr = add(ex, IBV_WR_TSO);
+	if (header && header_bytes && header_bytes <= of(ex)->qp.sq.header_room) {
+		if (b->nbytes + header_bytes > b->bytes_room && !grow_bytes(b, header_bytes))
+			return;
+		header = memcpy(b->bytes + b->nbytes, header, header_bytes);
+		b->nbytes += header_bytes;
+	}
 	wr->tso.hdr = header;
 	wr->tso.hdr_sz = header_bytes;
 	wr->tso.mss = mss;

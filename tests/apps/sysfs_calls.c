@@ -261,16 +261,33 @@ static ssize_t read_fortified(int fd, void *to, size_t n)
 static ssize_t pread_fortified(int fd, void *to, size_t n) { return __pread_chk(fd, to, n, 0, n); }
 static ssize_t pread64_fortified(int fd, void *to, size_t n) { return __pread64_chk(fd, to, n, 0, n); }
 
-static int moves(int fd, ssize_t (*reads)(int, void *, size_t))
+static int send_datagram(void)
 {
 	struct sockaddr_in to = { .sin_family = AF_INET,
 				  .sin_port = htons(9),
 				  .sin_addr = { htonl(INADDR_LOOPBACK) } };
 	int udp = socket(AF_INET, SOCK_DGRAM, 0);
-	long long before = sent(fd, reads);
-	int good = sendto(udp, "", 1, 0, (struct sockaddr *)&to, sizeof(to)) == 1 && before >= 0 &&
-		   sent(fd, reads) > before;
+	int good = sendto(udp, "", 1, 0, (struct sockaddr *)&to, sizeof(to)) == 1;
 	close(udp);
+	return good;
+}
+
+static int moves(int fd, ssize_t (*reads)(int, void *, size_t))
+{
+	long long before = sent(fd, reads);
+	return before >= 0 && send_datagram() && sent(fd, reads) > before;
+}
+
+/* The file is looked at by another name, which updates nothing. */
+static int is_of_one_moment_in_pieces(int fd)
+{
+	char name[64], text[64] = "", whole[64] = "";
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+	int same = open(name, O_RDONLY);
+	int good = !lseek(fd, 0, SEEK_SET) && read(fd, text, 1) == 1 &&
+		   pread(same, whole, sizeof(whole) - 1, 0) > 0 && send_datagram() &&
+		   read(fd, text + 1, sizeof(text) - 2) > 0 && !strcmp(text, whole);
+	close(same);
 	return good;
 }
 
@@ -283,6 +300,11 @@ static void reading_again(void)
 	REPORT(moves(fd, read_fortified));
 	REPORT(moves(fd, pread_fortified));
 	REPORT(moves(fd, pread64_fortified));
+	REPORT(is_of_one_moment_in_pieces(fd));
+	FILE *stream = fopen(DEVICE "/ports/1/hw_counters/sent_pkts", "r");
+	REPORT(stream && moves(fileno(stream), read_again));
+	if (stream)
+		fclose(stream);
 	close(fd);
 	REPORT(open("/dev/zero", O_RDONLY) == fd && !sent(fd, pread_32)); /* the number's next file */
 	REPORT(close(fd) == 0 && sent(fd, pread_32) == -1 && errno == EBADF);
@@ -498,7 +520,10 @@ static int beside_a_constructor(void)
 	if (!name)
 		return 0;
 	strcpy(name, "/libconstructed.so");
-	close(open("/dev/null", O_RDONLY)); /* so that it is not the call's own name that is looked up */
+	static pthread_mutex_t first = PTHREAD_MUTEX_INITIALIZER;
+	pthread_mutex_lock(&first); /* names that are looked up now are not then */
+	pthread_mutex_unlock(&first);
+	close(open("/dev/null", O_RDONLY));
 	alarm(60);
 	int good = dlopen(path, RTLD_NOW) && !pthread_join(beside, &result) && result && has_opened;
 	alarm(0);

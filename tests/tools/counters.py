@@ -394,6 +394,41 @@ def tree__readers_in_two_pid_namespaces():
     return None
 
 
+# Looks at a counter, and again meanwhile with a single descriptor left.
+WITHOUT_DESCRIPTORS = f"""
+import os, resource, time
+def count():
+    with open("{HW_COUNTERS}rdma_sends") as counter:
+        return int(counter.read())
+before = count()
+lowest = os.dup(0)
+os.close(lowest)
+limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+time.sleep(0.1) # what processes said is stale then
+resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + 1, limits[1]))
+try:
+    count()
+except OSError:
+    pass
+resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+time.sleep(0.1)
+print(before, count())
+"""
+
+
+@case
+def tree__reader_without_descriptors():
+    """It takes no process for gone that it could not ask."""
+    if not is_tree_readable():
+        return "there is no place for the tree"
+    if os.environ[harness.ISOLATED_BY] == "no":
+        return "without namespaces, other tests' processes count in the same tree"
+    with traffic("two", ["send"], "local"):
+        before, after = map(int, verbatim("run", sys.executable, "-c", WITHOUT_DESCRIPTORS).split())
+    expect((before >= KINDS["send"][2], after), (True, before), f"SENDs ({before}) before and after")
+    return None
+
+
 @case
 def tree__moves_by_what_shared_memory_carried():
     if not is_tree_readable():

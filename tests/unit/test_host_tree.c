@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -215,14 +216,14 @@ static void tree__of_who_was_killed_goes(void **state)
 	assert_non_null(vb_tree_root());
 }
 
-#if !SANITIZED /* sanitizers have their own */
+#if !SANITIZED /* sanitizers have a free() of their own */
 void __libc_free(void *p);
+enum { BYTES = 256 * sizeof(struct vb_tree_entry) }; /* that a tree takes at first */
 static bool forks_when_freed;
 
 /* Memory that the parent has just freed is in use again, and stays so. */
 static int written_in_child(void)
 {
-	enum { BYTES = 256 * sizeof(struct vb_tree_entry) }; /* as a tree takes at first */
 	void *volatile own = malloc(BYTES);
 	alarm(60);
 	memset(own, 'x', BYTES);
@@ -231,10 +232,11 @@ static int written_in_child(void)
 	return has("device/name", "b");
 }
 
-void free(void *p)
+__attribute__((visibility("default"))) void free(void *p)
 {
+	bool is_tree = forks_when_freed && p && malloc_usable_size(p) >= BYTES;
 	__libc_free(p);
-	if (!forks_when_freed)
+	if (!is_tree)
 		return;
 	forks_when_freed = false;
 	status_of_child = -1;

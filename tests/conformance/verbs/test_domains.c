@@ -117,6 +117,22 @@ static void parent__refused(void **state)
 	assert_errno(0, ibv_dealloc_td(td));
 }
 
+/* Older programs have a structure that ends with comp_mask; here nothing can be read behind it. */
+static void parent__of_an_old_program(void **state)
+{
+	enum { OLD = offsetof(struct ibv_parent_domain_init_attr, alloc) };
+	struct world *w = *state;
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	uint8_t *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_true(pages != MAP_FAILED && !mprotect(pages + page, page, PROT_NONE));
+	struct ibv_parent_domain_init_attr *attr = (void *)(pages + page - OLD);
+	attr->pd = w->pd;
+	struct ibv_pd *parent = ibv_alloc_parent_domain(w->ctx, attr);
+	assert_non_null(parent);
+	assert_errno(0, ibv_dealloc_pd(parent));
+	munmap(pages, 2 * page);
+}
+
 /*
  * Two starts without an end between them: where a lock is held from start to end, the second would wait for
  * ever.
@@ -273,6 +289,7 @@ int main(void)
 		WORLD_TEST(parent__allocates_queues),
 		WORLD_TEST(parent__without_memory),
 		WORLD_TEST(parent__refused),
+		WORLD_TEST(parent__of_an_old_program),
 		WORLD_TEST(thread_domain__leaves_locks_out),
 		WORLD_TEST(import__within_a_process),
 		WORLD_TEST(dmabuf__what_can_be_mapped),
