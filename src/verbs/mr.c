@@ -161,8 +161,9 @@ int vb_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t f
 		 uint32_t n)
 {
 	int err = vb_refuse_call(pd->context, "ibv_advise_mr");
-	if (!err)
-		err = vb_mr_advise(vb_pd_of(pd), advice, flags, list, n);
+	if (err)
+		return -err;
+	err = vb_mr_advise(vb_pd_of(pd), advice, flags, list, n);
 	if (err)
 		vb_explain(
 			"ibv_advise_mr", "advice %d, flags 0x%x, %u ranges: %s", (int)advice, flags, n,
@@ -280,8 +281,9 @@ VB_EXPORT struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
 {
 	uint64_t length;
 	int err = vb_refuse_call(pd->context, "ibv_import_mr");
-	if (!err)
-		err = vb_mr_find(handle, vb_pd_of(pd)->number, &length);
+	if (err)
+		return vb_fail_null(err);
+	err = vb_mr_find(handle, vb_pd_of(pd)->number, &length);
 	if (err) {
 		vb_explain("ibv_import_mr",
 			   "there is no memory region of handle %u in this protection domain", handle);

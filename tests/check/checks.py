@@ -260,6 +260,7 @@ EXPECTED = {
     "dmabuf_probe": None,
     "full_tag_list": None,
     "lost_part": None,
+    "failed_on_purpose": None,
     "inline_too_long": ("call", r"more inline data than the queue pair's max_inline_data", "ibv_post_send"),
     "too_many_entries": ("call", r"num_sge is beyond the queue pair's max_send_sge", "ibv_post_send"),
     "too_many_shared_entries": (
@@ -301,7 +302,10 @@ ON_THE_WIRE = (
 # There is an error, but it is seen: which check is silent then.
 SEEN = {"unseen_error": "unpolled", "unacked_cq_event": "unacked-event", "flushed_before": "lkey"}
 # What goes wrong on purpose.
-FAULTS = {"lost_part": "drop #2 of send"}
+FAULTS = {
+    "lost_part": "drop #2 of send",
+    "failed_on_purpose": "fail ibv_resize_cq EINVAL; fail ibv_advise_mr ENOMEM; fail ibv_detach_mcast EIO",
+}
 # One side makes these mistakes, and the other has nothing to say.
 ALONE = ("unmapped_send",)
 # However often they are met, they are one finding.
