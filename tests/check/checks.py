@@ -3,15 +3,15 @@
 """Each mistake of mistakes.c is named by its check, with its place; not without the check, and not where it
 is not made.
 
-usage: checks.py MISTAKES BUILD_DIR [PATTERN]
+usage: checks.py MISTAKES PLACE BUILD_DIR [PATTERN]
 """
 import os
 import re
 import subprocess
 import sys
 
-MISTAKES, BUILD = sys.argv[1:3]
-PATTERN = sys.argv[3] if len(sys.argv) > 3 else ""
+MISTAKES, PLACE, BUILD = sys.argv[1:4]
+PATTERN = sys.argv[4] if len(sys.argv) > 4 else ""
 LIMIT_S = 90
 
 # Name: the check, what its sentence says, and the page. The place is the function of the same name, or ""
@@ -404,6 +404,14 @@ def test_told(name, sentence):
     report(f"{name}: not told where it is not made", "" if good else f"{status}\n{said}")
 
 
+def test_place():
+    """A line in a folder whose name is that of headers' folder, where lines are known at all."""
+    if "(mistakes.c:" not in run([MISTAKES, "no_grh", "wrong"], "1")[1]:
+        return
+    status, said = run([PLACE], "1")
+    report("a place in a folder of headers' name", "" if status == 0 and "main (place.c:" in said else said)
+
+
 def test_settings():
     fatal, said = run([MISTAKES, "no_grh", "wrong"], "1,fatal")
     report(
@@ -450,6 +458,7 @@ def main():
             test_refused(name, REFUSED[name])
     if not PATTERN:
         test_settings()
+        test_place()
     print(f"1..{count}")
     return 1 if failed else 0
 
