@@ -195,7 +195,7 @@ VB_EXPORT int ibv_dereg_mr(struct ibv_mr *pub)
 		return vb_fail(refused);
 	bool checks = vb_check_enabled && !vb_is_inherited(pub->context);
 	if (checks)
-		vb_check_key_end(&mr->mr);
+		vb_check_key_end(&mr->mr, false);
 	int err = vb_is_inherited(pub->context) ? 0 : vb_mr_fini(&mr->mr);
 	if (checks && !err)
 		vb_check_key_gone(mr->mr.key);
@@ -251,6 +251,8 @@ VB_EXPORT int ibv_rereg_mr(struct ibv_mr *pub, int flags, struct ibv_pd *pd, voi
 {
 	struct vb_verbs_mr *mr = vb_container_of(pub, struct vb_verbs_mr, pub);
 	int err = check_rereg(pub, flags, pd, addr, length, access);
+	if (!err && vb_check_enabled)
+		vb_check_key_end(&mr->mr, true);
 	if (!err) {
 		err = vb_mr_change(&mr->mr, flags, pd ? vb_pd_of(pd) : NULL, addr, length, (unsigned)access);
 		if (err)

@@ -97,6 +97,11 @@ EXPECTED = {
         r"is deregistered while QP 0x\w+, send wr_id 0x7, uses it",
         "ibv_dereg_mr",
     ),
+    "reregistered_under_way": (
+        "deregistered",
+        r"is registered anew while QP 0x\w+, send wr_id 0x7, uses it",
+        "ibv_rereg_mr",
+    ),
     "datagram_header": ("receive-buffer", r"receive wr_id 0x9 has 32 bytes.*40 bytes", "ibv_post_recv"),
     "short_receive": (
         "receive-buffer",
