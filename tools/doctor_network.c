@@ -3,6 +3,7 @@
  * What the wire needs: interfaces, UDP port 4791, buffers, groups, and a firewall that lets packets through.
  */
 #include <arpa/inet.h>
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <ifaddrs.h>
@@ -288,7 +289,31 @@ static bool forbids(const char *rule)
 	return strstr(rule, "drop") || strstr(rule, "reject") || strstr(rule, "DROP") ||
 	       strstr(rule, "REJECT");
 }
-static bool names_port(const char *rule) { return strstr(rule, "4791") != NULL; }
+
+/* What nft counts beside a rule is no port. */
+static bool is_count(const char *rule, const char *at)
+{
+	static const char *const words[] = { "packets ", "bytes " };
+	bool found = false;
+
+	for (size_t i = 0; i < VB_ARRAY_LEN(words); i++) {
+		size_t n = strlen(words[i]);
+		found |= (size_t)(at - rule) >= n && strncmp(at - n, words[i], n) == 0;
+	}
+	return found;
+}
+
+/* The whole number, of UDP. */
+static bool names_port(const char *rule)
+{
+	static const char port[] = "4791";
+	bool found = false;
+
+	for (const char *at = strstr(rule, port); at; at = strstr(at + 1, port))
+		found |= (at == rule || !isdigit((unsigned char)at[-1])) &&
+			 !isdigit((unsigned char)at[sizeof(port) - 1]) && !is_count(rule, at);
+	return found && (strstr(rule, "udp") || !strstr(rule, "tcp"));
+}
 
 /* An input chain whose policy is to drop. */
 static bool drops_by_default(const char *rule)

@@ -105,8 +105,8 @@ const struct vb_trace *vb_check_posted_at(const struct vb_qp *qp, uint32_t posit
 /* Signaled requests that are posted and not polled. sq.lock is held. */
 uint32_t vb_check_awaited(const struct vb_qp *qp);
 
-/* Before a region is deregistered: do sends under way use it? */
-void vb_check_key_end(const struct vb_mr *mr);
+/* Before a region is deregistered, or registered anew: do sends under way use it? */
+void vb_check_key_end(const struct vb_mr *mr, bool is_anew);
 
 /* ---- queues.c: objects are made and destroyed ---- */
 

@@ -379,7 +379,7 @@ static bool find_send(struct vb_qp *qp, uint32_t key, uint32_t *position)
 	return false;
 }
 
-static void check_sends(struct vb_qp *qp, const struct vb_mr *mr)
+static void check_sends(struct vb_qp *qp, const struct vb_mr *mr, bool is_anew)
 {
 	struct vb_trace at = { 0 };
 	uint32_t position = 0;
@@ -395,15 +395,17 @@ static void check_sends(struct vb_qp *qp, const struct vb_mr *mr)
 	vb_unlock(&qp->sq.lock);
 	if (found)
 		vb_check_report(
-			VB_CHECK_DEREGISTERED, NULL, &(struct vb_place){ "the request was posted", &at }, qp,
-			"key 0x%x (%llu bytes at 0x%llx) is deregistered while QP 0x%06x, send wr_id "
+			VB_CHECK_DEREGISTERED, is_anew ? "ibv_rereg_mr" : NULL,
+			&(struct vb_place){ "the request was posted", &at }, qp,
+			"key 0x%x (%llu bytes at 0x%llx) is %s while QP 0x%06x, send wr_id "
 			"0x%llx, uses it: a region must stay until the completions of all requests that "
 			"name it are polled",
-			mr->key, (unsigned long long)mr->length, (unsigned long long)mr->iova, qp->qpn,
+			mr->key, (unsigned long long)mr->length, (unsigned long long)mr->iova,
+			is_anew ? "registered anew" : "deregistered", qp->qpn,
 			(unsigned long long)wr_id);
 }
 
-void vb_check_key_end(const struct vb_mr *mr)
+void vb_check_key_end(const struct vb_mr *mr, bool is_anew)
 {
 	struct vb_qp *qp;
 	uint64_t cursor = 0;
@@ -412,7 +414,7 @@ void vb_check_key_end(const struct vb_mr *mr)
 		if (!qp)
 			continue;
 		vb_check_release_sends(qp);
-		check_sends(qp, mr);
+		check_sends(qp, mr, is_anew);
 		vb_qp_unref(qp);
 	}
 }

@@ -91,14 +91,24 @@ static void put_calls(struct line *l, const struct vb_fault_rule *r)
 	put_qp(l, r);
 }
 
+/* Of what a call triggers: does it happen once, whatever else is called? */
+static bool is_first_call(const struct vb_fault_rule *r)
+{
+	return vb_fault_site_of(r->kind) == VB_FAULT_TRIGGER && r->verb && !r->has_which && r->times == 1;
+}
+
 static void put_trigger(struct line *l, const struct vb_fault_rule *r)
 {
 	put(l, ": ");
-	if (r->verb) {
+	if (!r->verb) {
+		put(l, r->has_after ? "once" : "at once");
+	} else if (is_first_call(r)) {
+		put(l, "at the first call of %s", r->verb->name);
+		if (r->qp)
+			put(l, " on queue pair %u", r->qp);
+	} else {
 		put(l, "at ");
 		put_calls(l, r);
-	} else {
-		put(l, r->has_after ? "once" : "at once");
 	}
 }
 
@@ -288,7 +298,7 @@ size_t vb_fault_explain(const struct vb_fault_rule *rule, char *line, size_t siz
 		put_time(&l, rule->after_ns);
 		put(&l, " after the first device was opened");
 	}
-	if (rule->times)
+	if (rule->times && !is_first_call(rule))
 		put(&l, ", %llu times at most", (unsigned long long)rule->times);
 	return l.len;
 }

@@ -543,6 +543,7 @@ static int check_rule(struct parser *p, struct vb_fault_rule *r)
 	if (is_action && r->verb && !r->has_which) {
 		r->how = VB_FAULT_RANGE;
 		r->first = r->last = 1;
+		r->times = r->times ? r->times : 1; /* of whichever queue pair */
 	}
 	if (is_of_cm && r->direction == VB_FAULT_IN)
 		return wrong(

@@ -140,10 +140,15 @@ bool vb_trace_is_of(const struct vb_trace *trace, const char *file)
 	return trace->count && is_in(trace->frames[0], file);
 }
 
-/* The line of an inline verb is in its header, and not in the program. */
+/*
+ * The line of an inline verb is in its header, such as infiniband/verbs.h or rdma/rdma_verbs.h, and not in
+ * the program.
+ */
 static bool is_verb(const char *file)
 {
-	return file && (strstr(file, "/infiniband/") || strstr(file, "/rdma/"));
+	size_t n = file ? strlen(file) : 0;
+	return n > 2 && !strcmp(file + n - 2, ".h") &&
+	       (strstr(file, "/infiniband/") || strstr(file, "/rdma/rdma_"));
 }
 
 /* at: within the calling instruction. */

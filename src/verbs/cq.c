@@ -68,10 +68,11 @@ VB_EXPORT int ibv_resize_cq(struct ibv_cq *pub, int cqe)
 {
 	struct vb_cq *cq = vb_cq_of(pub);
 	int err = vb_refuse_call(pub->context, "ibv_resize_cq");
-	if (!err && vb_check_enabled)
+	if (err)
+		return vb_fail(err);
+	if (vb_check_enabled)
 		vb_check_release_all_sends();
-	if (!err)
-		err = vb_cq_resize(cq, cqe < 0 ? 0 : (uint32_t)cqe);
+	err = vb_cq_resize(cq, cqe < 0 ? 0 : (uint32_t)cqe);
 	if (err == -ENOMEM)
 		vb_explain_limit("ibv_resize_cq", "no memory for %d entries", cqe);
 	else if (err == -EINVAL)

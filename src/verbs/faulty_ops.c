@@ -271,9 +271,12 @@ void vb_fault_forget_srq(struct ibv_srq *srq) { drop((struct queue){ .srq = srq 
 static uint32_t kinds_of(enum ibv_wc_opcode opcode)
 {
 	enum { ANY = 1 << VB_FAULT_COMPLETION_ANY };
-	if (opcode & IBV_WC_RECV)
-		return ANY | 1u << VB_FAULT_COMPLETION_RECV;
 	switch ((unsigned)opcode) {
+	case IBV_WC_RECV:
+	case IBV_WC_RECV_RDMA_WITH_IMM:
+	case IBV_WC_TM_RECV:
+	case IBV_WC_TM_NO_TAG:
+		return ANY | 1u << VB_FAULT_COMPLETION_RECV;
 	case IBV_WC_SEND:
 	case IBV_WC_TSO:
 		return ANY | 1u << VB_FAULT_COMPLETION_SEND;

@@ -161,8 +161,9 @@ int vb_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t f
 		 uint32_t n)
 {
 	int err = vb_refuse_call(pd->context, "ibv_advise_mr");
-	if (!err)
-		err = vb_mr_advise(vb_pd_of(pd), advice, flags, list, n);
+	if (err)
+		return -err;
+	err = vb_mr_advise(vb_pd_of(pd), advice, flags, list, n);
 	if (err)
 		vb_explain(
 			"ibv_advise_mr", "advice %d, flags 0x%x, %u ranges: %s", (int)advice, flags, n,
@@ -194,7 +195,7 @@ VB_EXPORT int ibv_dereg_mr(struct ibv_mr *pub)
 		return vb_fail(refused);
 	bool checks = vb_check_enabled && !vb_is_inherited(pub->context);
 	if (checks)
-		vb_check_key_end(&mr->mr);
+		vb_check_key_end(&mr->mr, false);
 	int err = vb_is_inherited(pub->context) ? 0 : vb_mr_fini(&mr->mr);
 	if (checks && !err)
 		vb_check_key_gone(mr->mr.key);
@@ -250,6 +251,8 @@ VB_EXPORT int ibv_rereg_mr(struct ibv_mr *pub, int flags, struct ibv_pd *pd, voi
 {
 	struct vb_verbs_mr *mr = vb_container_of(pub, struct vb_verbs_mr, pub);
 	int err = check_rereg(pub, flags, pd, addr, length, access);
+	if (!err && vb_check_enabled)
+		vb_check_key_end(&mr->mr, true);
 	if (!err) {
 		err = vb_mr_change(&mr->mr, flags, pd ? vb_pd_of(pd) : NULL, addr, length, (unsigned)access);
 		if (err)
@@ -280,8 +283,9 @@ VB_EXPORT struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
 {
 	uint64_t length;
 	int err = vb_refuse_call(pd->context, "ibv_import_mr");
-	if (!err)
-		err = vb_mr_find(handle, vb_pd_of(pd)->number, &length);
+	if (err)
+		return vb_fail_null(err);
+	err = vb_mr_find(handle, vb_pd_of(pd)->number, &length);
 	if (err) {
 		vb_explain("ibv_import_mr",
 			   "there is no memory region of handle %u in this protection domain", handle);

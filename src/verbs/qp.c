@@ -693,8 +693,9 @@ VB_EXPORT int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint
 	if (vb_is_inherited(qp->context))
 		return 0;
 	int err = vb_fault_call("ibv_detach_mcast", 0);
-	if (!err)
-		err = vb_mcast_detach(vb_qp_of(qp), &group);
+	if (err)
+		return vb_fail(err);
+	err = vb_mcast_detach(vb_qp_of(qp), &group);
 	if (err)
 		vb_explain("ibv_detach_mcast", "the queue pair is not attached to this group");
 	return err ? vb_fail(err) : 0;

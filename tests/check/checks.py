@@ -3,15 +3,15 @@
 """Each mistake of mistakes.c is named by its check, with its place; not without the check, and not where it
 is not made.
 
-usage: checks.py MISTAKES BUILD_DIR [PATTERN]
+usage: checks.py MISTAKES PLACE BUILD_DIR [PATTERN]
 """
 import os
 import re
 import subprocess
 import sys
 
-MISTAKES, BUILD = sys.argv[1:3]
-PATTERN = sys.argv[3] if len(sys.argv) > 3 else ""
+MISTAKES, PLACE, BUILD = sys.argv[1:4]
+PATTERN = sys.argv[4] if len(sys.argv) > 4 else ""
 LIMIT_S = 90
 
 # Name: the check, what its sentence says, and the page. The place is the function of the same name, or ""
@@ -96,6 +96,11 @@ EXPECTED = {
         "deregistered",
         r"is deregistered while QP 0x\w+, send wr_id 0x7, uses it",
         "ibv_dereg_mr",
+    ),
+    "reregistered_under_way": (
+        "deregistered",
+        r"is registered anew while QP 0x\w+, send wr_id 0x7, uses it",
+        "ibv_rereg_mr",
     ),
     "datagram_header": ("receive-buffer", r"receive wr_id 0x9 has 32 bytes.*40 bytes", "ibv_post_recv"),
     "short_receive": (
@@ -260,6 +265,7 @@ EXPECTED = {
     "dmabuf_probe": None,
     "full_tag_list": None,
     "lost_part": None,
+    "failed_on_purpose": None,
     "inline_too_long": ("call", r"more inline data than the queue pair's max_inline_data", "ibv_post_send"),
     "too_many_entries": ("call", r"num_sge is beyond the queue pair's max_send_sge", "ibv_post_send"),
     "too_many_shared_entries": (
@@ -301,7 +307,10 @@ ON_THE_WIRE = (
 # There is an error, but it is seen: which check is silent then.
 SEEN = {"unseen_error": "unpolled", "unacked_cq_event": "unacked-event", "flushed_before": "lkey"}
 # What goes wrong on purpose.
-FAULTS = {"lost_part": "drop #2 of send"}
+FAULTS = {
+    "lost_part": "drop #2 of send",
+    "failed_on_purpose": "fail ibv_resize_cq EINVAL; fail ibv_advise_mr ENOMEM; fail ibv_detach_mcast EIO",
+}
 # One side makes these mistakes, and the other has nothing to say.
 ALONE = ("unmapped_send",)
 # However often they are met, they are one finding.
@@ -400,6 +409,14 @@ def test_told(name, sentence):
     report(f"{name}: not told where it is not made", "" if good else f"{status}\n{said}")
 
 
+def test_place():
+    """A line in a folder whose name is that of headers' folder, where lines are known at all."""
+    if "(mistakes.c:" not in run([MISTAKES, "no_grh", "wrong"], "1")[1]:
+        return
+    status, said = run([PLACE], "1")
+    report("a place in a folder of headers' name", "" if status == 0 and "main (place.c:" in said else said)
+
+
 def test_settings():
     fatal, said = run([MISTAKES, "no_grh", "wrong"], "1,fatal")
     report(
@@ -446,6 +463,7 @@ def main():
             test_refused(name, REFUSED[name])
     if not PATTERN:
         test_settings()
+        test_place()
     print(f"1..{count}")
     return 1 if failed else 0
 

@@ -19,11 +19,11 @@
 
 #define CASES(X) \
 	X(send_buffer) X(send_buffer_wr) X(read_then_send) X(dead_lkey) X(never_a_key) X(wrong_domain) X(not_writable) X(out_of_bounds) \
-	X(window_as_lkey) X(dead_rkey) X(rkey_rights) X(rkey_bounds) X(queue_pair_rights) X(flush_rights) X(window_rights) X(stale_window) X(unmapped_target) X(unmapped_receive) X(deregistered_under_way) X(datagram_header) X(short_receive) \
+	X(window_as_lkey) X(dead_rkey) X(rkey_rights) X(rkey_bounds) X(queue_pair_rights) X(flush_rights) X(window_rights) X(stale_window) X(unmapped_target) X(unmapped_receive) X(deregistered_under_way) X(reregistered_under_way) X(datagram_header) X(short_receive) \
 	X(short_datagram) X(no_receive) X(no_receive_for_long) X(receives_one_by_one) X(queue_room) X(queue_overrun) X(queue_resize) X(never_signaled) \
 	X(never_polled) X(unseen_error) X(lost_send) X(lost_sends) X(polled_late) X(flushed_posts) X(flushed_before) X(unacked_event) X(psn_mismatch) X(mtu_mismatch) X(read_depth) \
 	X(silent_peer) X(two_pollers) X(two_posters) X(missing_attributes) X(surplus_attribute) X(no_grh) X(parents_finding) X(no_grh_in_modify) \
-	X(gid_index) X(inline_probe) X(dmabuf_probe) X(full_tag_list) X(lost_part) X(inline_too_long) X(too_many_entries) X(post_too_early) \
+	X(gid_index) X(inline_probe) X(dmabuf_probe) X(full_tag_list) X(lost_part) X(failed_on_purpose) X(inline_too_long) X(too_many_entries) X(post_too_early) \
 	X(unmapped_send) \
 	X(no_read_depth) \
 	X(wrong_number) \
@@ -361,6 +361,18 @@ void deregistered_under_way(bool wrong)
 	MUST(!ibv_dereg_mr(w.a.mr));
 	w.a.mr = NULL;
 	exit(0); /* what is under way stays so */
+}
+
+void reregistered_under_way(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	if (!wrong)
+		receive(&w.b, 64);
+	MUST(!post(w.a.qp, request(&w.a, IBV_WR_SEND, 64, NULL)));
+	if (!wrong)
+		done(w.a.cq);
+	MUST(!ibv_rereg_mr(w.a.mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, w.b.buffer, 64, 0));
+	exit(0); /* as above */
 }
 
 static void *page(void)
@@ -1263,6 +1275,18 @@ void full_tag_list(bool wrong)
 	struct ibv_srq *srq = ibv_create_srq_ex(w.ctx, &init);
 	MUST(srq && !ibv_post_srq_ops(srq, &wr, &bad) && ibv_post_srq_ops(srq, &wr, &bad) == ENOMEM);
 	MUST(!ibv_destroy_srq(srq));
+	end_world(&w);
+}
+
+/* Calls that fail on purpose (checks.py) are no mistakes. Both ways are right. */
+void failed_on_purpose(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	struct ibv_sge sge = { .addr = (uintptr_t)w.a.buffer, .length = 64, .lkey = w.a.mr->lkey };
+	union ibv_gid group = { .raw = { 0xff, 0x0e } };
+	MUST(ibv_resize_cq(w.a.cq, 32) == EINVAL);
+	MUST(ibv_advise_mr(w.pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &sge, 1) == ENOMEM);
+	MUST(ibv_detach_mcast(w.a.qp, &group, 0) == EIO);
 	end_world(&w);
 }
 

@@ -291,13 +291,15 @@ def port_is_shared():
 def firewall():
     if not shutil.which("nft"):
         return "nft is not installed"
-    for rules, names_rule in (
-        ("chain c { type filter hook input priority 0; udp dport 4791 drop; }", True),
-        ("chain c { type filter hook input priority 0; policy drop; iif lo accept; }", False),
+    others = "udp dport 14791 drop; tcp dport 4791 drop; udp dport 53 counter packets 4791 bytes 4791 drop"
+    for rules, status, names_rule in (
+        ("udp dport 4791 drop", "bad", True),
+        ("policy drop; iif lo accept", "bad", False),
+        (others, "ok", False),
     ):
         made = subprocess.run(
             ["nft", "-f", "-"],
-            input=f"table inet t {{\n{rules}\n}}\n",
+            input=f"table inet t {{\nchain c {{ type filter hook input priority 0; {rules}; }}\n}}\n",
             text=True,
             capture_output=True,
             check=False,
@@ -308,15 +310,11 @@ def firewall():
             checks = doctor()
         finally:
             subprocess.run(["nft", "flush", "ruleset"], check=True)
+        found = checks["firewall"]["found"]
         expect(
-            (
-                checks["firewall"]["status"],
-                "a rule" in checks["firewall"]["found"]
-                and "drop" in checks["firewall"]["found"]
-                and names_rule,
-            ),
-            ("bad", names_rule),
-            checks["firewall"]["found"],
+            (checks["firewall"]["status"], "a rule is about the port" in found and "drop" in found),
+            (status, names_rule),
+            found,
         )
         if names_rule:
             expect(checks["UDP port 4791"]["status"], "bad", "the packet that was tried")

@@ -295,6 +295,8 @@ static void next__calls_and_triggers(void **unused)
 	call = (struct vb_fault_subject){ .site = VB_FAULT_TRIGGER, .verb = "ibv_post_send", .qp = 3 };
 	assert_int_equal(ask(&call), 1);
 	assert_int_equal(ask(&call), 0);
+	call.qp = 4;
+	assert_int_equal(ask(&call), 0); /* it was the process's first */
 }
 
 static void next__messages_and_completions(void **unused)
@@ -350,6 +352,9 @@ static void explain__says_it(void **unused)
 		{ "fail ibv_reg_mr ENOMEM #3", "failed with errno 12 (ENOMEM): number 3 of the calls of ibv_reg_mr" },
 		{ "fail ibv_reg_mr 87", "failed with errno 87: all of the calls of ibv_reg_mr" },
 		{ "link down for 50ms after 1s", "the link of every device is down for 50 ms: once, 1 s after the first device was opened" },
+		{ "freeze 1s at ibv_post_send", "nothing goes out or comes in for 1 s: at the first call of ibv_post_send" },
+		{ "vanish at ibv_post_send times 2", "every peer is gone without a word: at number 1 of the calls of ibv_post_send "
+						     "on each queue pair, 2 times at most" },
 		{ "refuse port=7174", "rejected with reason 28 (CONSUMER_DEFINED): all of the connection requests that the process sends or gets "
 				      "for port 7174" },
 	};

@@ -205,6 +205,27 @@ static void complete__sends_of_datagrams_stop(void **state)
 	end_ud(&u);
 }
 
+/* They go to a shared receive queue, and receive nothing. */
+static void complete__operations_on_tags_are_no_receives(void **state)
+{
+	struct world *w = *state;
+	struct ibv_srq_init_attr_ex attr = { .attr = { .max_wr = 4, .max_sge = 1 },
+					     .srq_type = IBV_SRQT_TM,
+					     .pd = w->pd,
+					     .cq = w->cq,
+					     .tm_cap = { .max_num_tags = 1, .max_ops = 8 },
+					     .comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
+							  IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_TM };
+	struct ibv_ops_wr *bad, wr = { .opcode = IBV_WR_TAG_ADD, .flags = IBV_OPS_SIGNALED };
+	struct ibv_srq *srq = ibv_create_srq_ex(w->ctx, &attr);
+	assert_non_null(srq);
+	assert_errno(0, ibv_post_srq_ops(srq, &wr, &bad));
+	struct ibv_wc wc = next_wc(w->cq);
+	assert_int_equal(wc.opcode, IBV_WC_TM_ADD);
+	assert_int_equal(wc.status, IBV_WC_SUCCESS);
+	assert_errno(0, ibv_destroy_srq(srq));
+}
+
 /* ---- receives ---- */
 
 static void rnr__comes_in_time(void **state)
@@ -481,6 +502,7 @@ static const struct {
 	CASE(complete__what_is_behind_is_flushed, "complete recv LOC_PROT_ERR #2 qp=2"),
 	CASE(complete__by_extended_polls, "complete send REM_ACCESS_ERR #1 qp=1"),
 	CASE(complete__sends_of_datagrams_stop, "complete send LOC_QP_OP_ERR #1"),
+	CASE(complete__operations_on_tags_are_no_receives, "complete recv LOC_PROT_ERR"),
 	CASE(rnr__comes_in_time, "rnr #2 for 30ms qp=2"),
 	CASE(rnr__comes_too_late, "rnr #2"),
 	CASE(rnr__takes_up_room, "rnr #3+"),
