@@ -23,7 +23,7 @@ enum { COMMENT = 256, PEER = 96, PEERS = 256 };
 
 struct source {
 	int fd;                         /* -1: it has ended, or a mistake was found */
-	bool answered;
+	bool answered, refused;         /* that it is captured */
 	pid_t pid;
 	char name[PROCESS_NAME];
 	uint32_t interface;
@@ -163,7 +163,15 @@ bool recorder_add(struct recorder *r, int fd, pid_t pid, const char *name, const
 bool recorder_has(const struct recorder *r, pid_t pid)
 {
 	for (unsigned i = 0; i < r->count; i++)
-		if (r->sources[i].pid == pid && r->sources[i].fd >= 0)
+		if (r->sources[i].pid == pid && (r->sources[i].fd >= 0 || r->sources[i].refused))
+			return true;
+	return false;
+}
+
+bool recorder_captured(const struct recorder *r)
+{
+	for (unsigned i = 0; i < r->count; i++)
+		if (r->sources[i].answered || r->sources[i].tail)
 			return true;
 	return false;
 }
@@ -181,6 +189,7 @@ static void end_source(struct source *s, const char *why)
 {
 	if (why)
 		complain("%s[%d]: %s", s->name, (int)s->pid, why);
+	s->refused = why;
 	close(s->fd);
 	s->fd = -1;
 }

@@ -735,6 +735,32 @@ def has_packets(path):
 
 
 @case
+def two_at_once():
+    """The second one says of each process, once, that it is taken."""
+    with pinging() as (server, client):
+        words = [VERBATIM, "capture", "--quiet", log("first.pcapng")]
+        with subprocess.Popen(words) as first:
+            try:
+                wait_for(lambda: has_packets(log("first.pcapng")), "packets of the first capture")
+                second = log("second.pcapng")
+                done = subprocess.run(
+                    [VERBATIM, "capture", "--seconds=1.5", second],
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                    timeout=LIMIT_S,
+                )
+                taken = re.findall(r"\[(\d+)\]: it is captured by another already", done.stderr)
+                expect((done.returncode, sorted(map(int, taken))), (0, sorted((server, client))), done.stderr)
+                expect(len(Capture(second).interfaces), 2, "interfaces")
+                words = [VERBATIM, "capture", f"--pid={server}", second]
+                done = subprocess.run(words, capture_output=True, check=False, timeout=LIMIT_S)
+                expect(done.returncode, 1, "exit status, where none of those that were named is captured")
+            finally:
+                first.terminate()
+
+
+@case
 def captured_process_dies():
     with pinging() as (server, client):
         path = log("died.pcapng")
@@ -1282,6 +1308,9 @@ def usage():
     ):
         done = subprocess.run([VERBATIM, "capture", *args], capture_output=True, check=False, timeout=LIMIT_S)
         expect(done.returncode, 125, f"capture {' '.join(args)}")
+    many = [f"--pid={pid}" for pid in range(1, 66)]
+    done = subprocess.run([VERBATIM, "capture", *many, "a"], capture_output=True, text=True, check=False)
+    expect((done.returncode, "64 processes" in done.stderr), (125, True), done.stderr)
 
 
 if __name__ == "__main__":
