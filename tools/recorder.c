@@ -135,10 +135,11 @@ bool recorder_add(struct recorder *r, int fd, pid_t pid, const char *name, const
 	struct process p = { .fd = fd };
 	char interface[96];
 	int memfd = -1;
-	struct vb_capture_ring *ring = make_ring(r->options.ring_bytes, &memfd);
 	struct source *s = next_source(r);
+	struct vb_capture_ring *ring = make_ring(r->options.ring_bytes, &memfd);
 
-	*why = ring ? NULL : "no memory for its packets";
+	*why = ring ? NULL
+	     : errno == EMFILE ? "no descriptor for its packets (ulimit -n)" : "no memory for its packets";
 	if (ring && process_question(&p, &q, memfd))
 		*why = "it cannot be asked";
 	if (memfd >= 0)

@@ -1082,6 +1082,32 @@ def run__all_of_many_that_come_and_go():
 
 
 @case
+def run__files_of_their_own():
+    """None of them is written over another one, under whichever name."""
+    started, path = log("own_started"), log("own")
+    with open(path, "w", encoding="ascii"):
+        pass
+    os.symlink(os.path.abspath(path), log("own_link"))
+    options = "--capture", "--timeline", "--latency"
+    for one, other in (0, 1), (0, 2), (1, 2):
+        done = run(f"{options[one]}={path}", f"{options[other]}={log('own_link')}", "touch", started)
+        found = done.returncode, "files of their own" in done.stderr, os.path.exists(started)
+        expect(found, (125, True, False), f"{options[one]} and {options[other]}: {done.stderr}")
+    expect(run("--capture=/dev/null", "--latency=/dev/null", "true").returncode, 0, "what nobody reads")
+
+
+@case
+def run__descriptors_of_the_recorder():
+    """Who cannot be captured for want of them is told what to do."""
+    if not shutil.which("prlimit"):
+        return "prlimit is not installed"
+    limit = "prlimit --pid $PPID --nofile=$(($(ls /proc/$PPID/fd | wc -l) + 1)):"
+    done = run(f"--capture={log('few.pcapng')}", "sh", "-c", f"{limit} && ibv_devinfo >/dev/null")
+    expect((done.returncode, "(ulimit -n)" in done.stderr), (0, True), done.stderr)
+    return None
+
+
+@case
 def reader_along():
     """Who reads the standard output gets what there is while the capture goes on: at first that it begins."""
     with subprocess.Popen([VERBATIM, "capture", "--quiet", "-"], stdout=subprocess.PIPE, bufsize=0) as tool:
