@@ -496,6 +496,24 @@ def local_refusal():
 
 
 @case
+def local_fault_of_the_requester():
+    """Its own memory has gone, which the responder finds out: there is no NAK, as no wire would have one."""
+    path = log("own_memory.pcapng")
+    program = os.path.join(BUILD, "tests", "conformance", "rc", "test_rc_errors")
+    done = run(f"--capture={path}", "--", program, "local__unmapped_memory (two processes)")
+    expect(done.returncode, 0, f"exit status ({done.stdout[-200:]})")
+    if "skipped" in done.stderr:
+        return "there is no process_vm_readv"
+    capture = Capture(path).judge()
+    failed = [e for e in capture.of_kind(COMPLETION, is_receive=False) if e.status == 4]
+    expect(len(failed), 3, "completions with LOC_PROT_ERR")
+    answers = [c for c in capture.packets if c.packet.name == "ACKNOWLEDGE"]
+    naks = [c for c in answers if c.header(48 if c.ip[0] >> 4 == 6 else 28)[12] >> 5 == 3]
+    expect([c.comment for c in naks], [], "NAKs")
+    return None
+
+
+@case
 def local_other_services():
     command = "ibv_ud_pingpong -g 0 -d vb_lo -p 18596 -n 30 -s 1000"
     server, client = run_both("ud", command, command + " 127.0.0.1")
