@@ -32,8 +32,12 @@ static bool take_pid(struct job *job, const char *value)
 	char *end;
 	long pid = strtol(value, &end, 10);
 
-	if (*end || pid <= 0 || pid > INT_MAX || job->pid_count == MAX_PIDS)
+	if (*end || pid <= 0 || pid > INT_MAX)
+		return refuse_value("pid", value);
+	if (job->pid_count == MAX_PIDS) {
+		complain("capture: %d processes can be named at most", MAX_PIDS);
 		return false;
+	}
 	job->pids[job->pid_count++] = (pid_t)pid;
 	return true;
 }
@@ -45,7 +49,7 @@ static bool take_option(void *context, const char *name, const char *value)
 	if (strcmp(name, "quiet") == 0)
 		return job->quiet = true;
 	if (strcmp(name, "pid") == 0)
-		return take_pid(job, value) || refuse_value(name, value);
+		return take_pid(job, value);
 	if (strcmp(name, "seconds") == 0)
 		return take_seconds(value, &job->seconds) || refuse_value(name, value);
 	return recorder_option(&job->options, name, value);
@@ -162,9 +166,8 @@ static int record(struct job *job)
 	}
 	if (progress_s > began_s + 1)
 		fputc('\r', stderr);
-	if (recorder_close(r, job->quiet))
-		return 1;
-	return job->pid_count && !found;
+	bool any = recorder_captured(r);
+	return recorder_close(r, job->quiet) || (job->pid_count && !any);
 }
 
 int command_capture(int argc, char **argv)

@@ -23,7 +23,7 @@ enum { COMMENT = 256, PEER = 96, PEERS = 256 };
 
 struct source {
 	int fd;                         /* -1: it has ended, or a mistake was found */
-	bool answered;
+	bool answered, refused;         /* that it is captured */
 	pid_t pid;
 	char name[PROCESS_NAME];
 	uint32_t interface;
@@ -127,10 +127,11 @@ bool recorder_add(struct recorder *r, int fd, pid_t pid, const char *name, const
 	struct process p = { .fd = fd };
 	char interface[96];
 	int memfd = -1;
-	struct vb_capture_ring *ring = make_ring(r->options.ring_bytes, &memfd);
 	struct source *s = next_source(r);
+	struct vb_capture_ring *ring = make_ring(r->options.ring_bytes, &memfd);
 
-	*why = ring ? NULL : "no memory for its packets";
+	*why = ring ? NULL
+	     : errno == EMFILE ? "no descriptor for its packets (ulimit -n)" : "no memory for its packets";
 	if (ring && process_question(&p, &q, memfd))
 		*why = "it cannot be asked";
 	if (memfd >= 0)
@@ -155,7 +156,15 @@ bool recorder_add(struct recorder *r, int fd, pid_t pid, const char *name, const
 bool recorder_has(const struct recorder *r, pid_t pid)
 {
 	for (unsigned i = 0; i < r->count; i++)
-		if (r->sources[i].pid == pid && r->sources[i].fd >= 0)
+		if (r->sources[i].pid == pid && (r->sources[i].fd >= 0 || r->sources[i].refused))
+			return true;
+	return false;
+}
+
+bool recorder_captured(const struct recorder *r)
+{
+	for (unsigned i = 0; i < r->count; i++)
+		if (r->sources[i].answered || r->sources[i].tail)
 			return true;
 	return false;
 }
@@ -173,6 +182,7 @@ static void end_source(struct source *s, const char *why)
 {
 	if (why)
 		complain("%s[%d]: %s", s->name, (int)s->pid, why);
+	s->refused = why;
 	close(s->fd);
 	s->fd = -1;
 }

@@ -32,7 +32,10 @@ struct recorder *recorder_open(const struct recorder_options *options);
  * `why`: it cannot be. That it refuses shows later.
  */
 bool recorder_add(struct recorder *r, int fd, pid_t pid, const char *name, const char **why);
+/* Is the process captured, or would it be in vain to ask it again? */
 bool recorder_has(const struct recorder *r, pid_t pid);
+/* Was any process? */
+bool recorder_captured(const struct recorder *r);
 /*
  * Waits up to so many ms for news, or for fd (-1: none) to be readable, and writes what has come. True:
  * enough has come.

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -185,8 +186,30 @@ static bool find_place(struct recorder_options *options, bool is_read, char path
 	return true;
 }
 
+/* Would one of the files be written over the other? */
+static bool are_same(const char *one, const char *other)
+{
+	struct stat a, b;
+
+	if (!one || !other)
+		return false;
+	if (stat(one, &a) != 0 || stat(other, &b) != 0)
+		return strcmp(one, other) == 0;
+	return S_ISREG(a.st_mode) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+static bool is_each_its_own(const char *capture, const char *page, const char *picture)
+{
+	if (!are_same(capture, page) && !are_same(capture, picture) && !are_same(page, picture))
+		return true;
+	complain("capture, page and picture are files of their own");
+	return false;
+}
+
 static bool prepare(const struct captured_run *run, struct recorder_options *options, char path[64])
 {
+	if (!is_each_its_own(options->path, run->page, run->picture))
+		return false;
 	if ((run->page && !(timeline_may_write(run->page) && can_write(run->page))) ||
 	    (run->picture && !can_write(run->picture)))
 		return false;

@@ -554,8 +554,8 @@ struct vb_qp {
 	struct vb_tag_receiver *tags; /* if srq matches tags (tags.h); else NULL */
 	struct vb_xrcd *xrcd;
 	/*
-	 * What is counted beside sq.done and received: failed, flushes and, of UD, shared_* under sq.lock.
-	 * The rest is of the paths that it has left (adapter/inspection/counts.h).
+	 * What is counted beside sq.done and received: failed, flushes and, of UD, shared_* under sq.lock;
+	 * the rest is of the paths that it has left (adapter/inspection/counts.h).
 	 */
 	struct vb_counts counts;
 	struct ibv_qp_attr attr;  /* as set, QP state aside; see vb_qp_attr */

@@ -72,7 +72,7 @@ enum { VB_STATE_MAX_BYTES = 256 << 20, VB_RECORD_MAX = 2048 };
 	X(receives, "messages that took a receive")                                             \
 	X(receive_bytes, "bytes of these messages")                                             \
 	X(failed, "requests that failed or were flushed")                                       \
-	X(shared, "of the requests above: carried out in shared memory")                        \
+	X(shared, "of all requests: carried out in shared memory")                              \
 	X(shared_bytes, "bytes of these")                                                       \
 	X(shared_packets, "packets that a wire would have carried for them, one way")           \
 	X(resent, "packets that were sent more than once")                                      \

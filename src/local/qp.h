@@ -131,7 +131,7 @@ struct vb_local_qp {
 		/* of the next message, and of the next in the ring to be answered */
 		uint32_t psn, answered_psn, msn;
 		uint32_t expected, served;
-		/* what has come of the request, for a queue of another process; NULL: nothing is known */
+		/* the current request's bytes, if it is for another process's queue; NULL: unknown */
 		uint8_t *passed;
 		uint64_t passed_bytes;
 	} capture;

@@ -467,18 +467,21 @@ def flushes_and_atomic_writes():
 def local_xrc_for_a_queue_of_another_process():
     """What its process passes on is shown there with its bytes, as whoever sent it shows it."""
     program = os.path.join(BUILD, "tests", "conformance", "rc", "test_rc_xrc_shared")
-    for case_name, refused in ("send__to_a_queue_of_another_process", 0), ("one_sided__in_another_process", 1):
+    cases = {"send__to_a_queue_of_another_process": 0, "one_sided__in_another_process": 1}
+    answers = "ACK", "ATOMIC_ACK", "READ_RESPONSE"
+    for case_name, refused in cases.items():
         path = log(f"{case_name}.pcapng")
         words = [f"--capture={path}", "--", program, f"{case_name} (two processes)"]
         done = run(*words)
         expect(done.returncode, 0, f"exit status of {case_name} ({done.stdout[-200:]})")
         requests = {IN: collections.Counter(), OUT: collections.Counter()}
         for c in Capture(path).judge().packets:
-            if c.packet.service == wire.XRC and not c.packet.name.startswith(("ACK", "ATOMIC_ACK", "READ_RESP")):
+            if c.packet.service == wire.XRC and not c.packet.name.startswith(answers):
                 requests[c.direction][c.header(48 if c.ip[0] >> 4 == 6 else 28)[:-4]] += 1
         expect(sum(requests[OUT].values()) > 10, True, f"{case_name}: packets of requests")
         expect(sum((requests[IN] - requests[OUT]).values()), 0, f"{case_name}: packets that nobody sent")
-        expect(sum((requests[OUT] - requests[IN]).values()), refused, f"{case_name}: packets that are missing")
+        missing = sum((requests[OUT] - requests[IN]).values())
+        expect(missing, refused, f"{case_name}: packets that did not arrive")
 
 
 @case
@@ -493,6 +496,24 @@ def local_refusal():
         )
         expect(naks[0].packet.psn, sent(client, "SEND_FIRST", "SEND_ONLY")[0], "its PSN is the request's")
     check_dissection(client)
+
+
+@case
+def local_fault_of_the_requester():
+    """Its own memory has gone, which the responder finds out: there is no NAK, as no wire would have one."""
+    path = log("own_memory.pcapng")
+    program = os.path.join(BUILD, "tests", "conformance", "rc", "test_rc_errors")
+    done = run(f"--capture={path}", "--", program, "local__unmapped_memory (two processes)")
+    expect(done.returncode, 0, f"exit status ({done.stdout[-200:]})")
+    if "skipped" in done.stderr:
+        return "there is no process_vm_readv"
+    capture = Capture(path).judge()
+    failed = [e for e in capture.of_kind(COMPLETION, is_receive=False) if e.status == 4]
+    expect(len(failed), 3, "completions with LOC_PROT_ERR")
+    answers = [c for c in capture.packets if c.packet.name == "ACKNOWLEDGE"]
+    naks = [c for c in answers if c.header(48 if c.ip[0] >> 4 == 6 else 28)[12] >> 5 == 3]
+    expect([c.comment for c in naks], [], "NAKs")
+    return None
 
 
 @case
@@ -732,6 +753,32 @@ def capturing(pid):
 def has_packets(path):
     """Many, with events between them: some of the file is written."""
     return os.path.exists(path) and os.path.getsize(path) > 1 << 16
+
+
+@case
+def two_at_once():
+    """The second one says of each process, once, that it is taken."""
+    with pinging() as (server, client):
+        words = [VERBATIM, "capture", "--quiet", log("first.pcapng")]
+        with subprocess.Popen(words) as first:
+            try:
+                wait_for(lambda: has_packets(log("first.pcapng")), "packets of the first capture")
+                second = log("second.pcapng")
+                done = subprocess.run(
+                    [VERBATIM, "capture", "--seconds=1.5", second],
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                    timeout=LIMIT_S,
+                )
+                taken = re.findall(r"\[(\d+)\]: it is captured by another already", done.stderr)
+                expect((done.returncode, sorted(map(int, taken))), (0, sorted((server, client))), done.stderr)
+                expect(len(Capture(second).interfaces), 2, "interfaces")
+                words = [VERBATIM, "capture", f"--pid={server}", second]
+                done = subprocess.run(words, capture_output=True, check=False, timeout=LIMIT_S)
+                expect(done.returncode, 1, "exit status, where none of those that were named is captured")
+            finally:
+                first.terminate()
 
 
 @case
@@ -1056,6 +1103,32 @@ def run__all_of_many_that_come_and_go():
 
 
 @case
+def run__files_of_their_own():
+    """None of them is written over another one, under whichever name."""
+    started, path = log("own_started"), log("own")
+    with open(path, "w", encoding="ascii"):
+        pass
+    os.symlink(os.path.abspath(path), log("own_link"))
+    options = "--capture", "--timeline", "--latency"
+    for one, other in (0, 1), (0, 2), (1, 2):
+        done = run(f"{options[one]}={path}", f"{options[other]}={log('own_link')}", "touch", started)
+        found = done.returncode, "files of their own" in done.stderr, os.path.exists(started)
+        expect(found, (125, True, False), f"{options[one]} and {options[other]}: {done.stderr}")
+    expect(run("--capture=/dev/null", "--latency=/dev/null", "true").returncode, 0, "what nobody reads")
+
+
+@case
+def run__descriptors_of_the_recorder():
+    """Who cannot be captured for want of them is told what to do."""
+    if not shutil.which("prlimit"):
+        return "prlimit is not installed"
+    limit = "prlimit --pid $PPID --nofile=$(($(ls /proc/$PPID/fd | wc -l) + 1)):"
+    done = run(f"--capture={log('few.pcapng')}", "sh", "-c", f"{limit} && ibv_devinfo >/dev/null")
+    expect((done.returncode, "(ulimit -n)" in done.stderr), (0, True), done.stderr)
+    return None
+
+
+@case
 def reader_along():
     """Who reads the standard output gets what there is while the capture goes on: at first that it begins."""
     with subprocess.Popen([VERBATIM, "capture", "--quiet", "-"], stdout=subprocess.PIPE, bufsize=0) as tool:
@@ -1282,6 +1355,9 @@ def usage():
     ):
         done = subprocess.run([VERBATIM, "capture", *args], capture_output=True, check=False, timeout=LIMIT_S)
         expect(done.returncode, 125, f"capture {' '.join(args)}")
+    many = [f"--pid={pid}" for pid in range(1, 66)]
+    done = subprocess.run([VERBATIM, "capture", *many, "a"], capture_output=True, text=True, check=False)
+    expect((done.returncode, "64 processes" in done.stderr), (125, True), done.stderr)
 
 
 if __name__ == "__main__":

@@ -258,6 +258,16 @@ def drops__say_why():
         expect(sum(row["dropped"] for row in looked("stats")) > 0, True, "drops of all kinds")
 
 
+@case
+def drops__of_nothing():
+    """An empty datagram is a packet of UDP, and none of RoCE."""
+    with traffic("one", ["send"], "wire"), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+        before = looked("stats")[0]["packets_in"]
+        stranger.sendto(b"", ("127.0.0.1", 4791))
+        wait_for(lambda: dropped("bad_icrc"), "the drop is counted")
+        wait_for(lambda: looked("stats")[0]["packets_in"] > before, "the packet is counted")
+
+
 RC_SEND, UD_SEND, GSI = 0x04, 0x64, 1  # opcodes; a queue pair
 DETH = bytes(5) + (2).to_bytes(3, "big")
 

@@ -5,8 +5,8 @@
  * receives), or datagrams to a number that no queue pair has ("lost"). Half of each kind is posted one by
  * one, half in lists. Then "traffic" is printed; after a line the queue pairs are destroyed and "gone"
  * is printed; after another it ends. "frames" sends nothing: the device's frames come to a queue pair.
- * "parent": as "one", but then a child opens the device, too, before "traffic" is printed. "starved": one SEND
- * to a child that posts no receive.
+ * "parent": as "one", but then a child opens the device, too, before "traffic" is printed. "starved": one
+ * SEND to a child that posts no receive.
  *
  * usage: traffic one|two|late|starved|lost|frames|parent DEVICE rc|uc|ud|raw REQUESTS...
  *        REQUESTS: send|write|read|atomic|flush COUNT BYTES

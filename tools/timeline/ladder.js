@@ -576,7 +576,9 @@ function arrowLabel(capture, arrow) {
 function packetLabel(capture, p) {
 	if (p.opcode === undefined) return "no packet of RoCE";
 	if (p.mad)
-		return p.mad + (p.reason === undefined ? "" : ": " + (capture.formats.reject[p.reason] ?? p.reason));
+		return p.reason === undefined
+			? p.mad
+			: `${p.mad}: ${capture.formats.reject[p.reason] ?? p.reason}`;
 	const bytes = p.bytes ?? p.payloadBytes;
 	if (p.syndrome !== undefined && p.operation === "ACK")
 		return `${p.syndrome >> 5 ? capture.syndrome(p.syndrome) : "ACK"} · PSN ${p.psn}`;

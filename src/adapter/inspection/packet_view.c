@@ -179,6 +179,8 @@ static uint8_t syndrome_of(const struct vb_qp *qp, enum ibv_wc_status status)
 void vb_capture_nak(const struct vb_captured *m, enum ibv_wc_status status)
 {
 	struct vb_packet_out out;
+	if (status == IBV_WC_LOC_PROT_ERR)
+		return;
 	begin_answer(m, VB_OPB_ACKNOWLEDGE, m->psn, 0, syndrome_of(m->qp, status), &out);
 	note(m, !m->by_requester, &out, NULL);
 }

@@ -31,7 +31,10 @@ uint32_t vb_captured_packets(const struct vb_qp *qp, const struct vb_sqe *what);
 void vb_capture_request(const struct vb_captured *m);
 /* Its ACK, or the answers to a READ or an atomic. */
 void vb_capture_answer(const struct vb_captured *m);
-/* The NAK that gives the requester this status. */
+/*
+ * The NAK that gives the requester this status. There is none if its own memory is at fault: on a wire the
+ * request would not have left.
+ */
 void vb_capture_nak(const struct vb_captured *m, enum ibv_wc_status status);
 
 #endif

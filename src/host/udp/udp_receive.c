@@ -157,7 +157,7 @@ static void deliver(int fd, struct super_packet *s, struct mmsghdr *m)
 	if (m->msg_hdr.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
 		return;
 	size_t segment = read_addressing(&m->msg_hdr, len, &p);
-	for (size_t at = 0; at < len; at += segment, n++) {
+	for (size_t at = 0; at < len || !n; at += segment, n++) { /* an empty one is one, too */
 		p.bytes = s->bytes + at;
 		p.len = vb_min_u64(segment, len - at);
 		if (vb_unlikely(p.bytes[0] == VB_UDP_NO_ROCE) && vb_udp_answer_probe(fd, &p))
