@@ -93,7 +93,7 @@ static void try_all_locked(uint64_t now_ns)
 			     put(w->slot, &w->addr, w->packet, w->bytes) == -EAGAIN;
 		if (waits)
 			set_full(&full, w->slot);
-		if (waits && now_ns - w->since_ns < MAX_WAIT_NS)
+		if (waits && now_ns < w->since_ns + MAX_WAIT_NS) /* it may have come after now_ns */
 			continue;
 		if (waits)
 			vb_drop(VB_DROP_NO_ROOM);

@@ -157,6 +157,22 @@ static void late__is_lost_if_full(void **state)
 	assert_got(1, 2, 1);
 }
 
+/* It comes after the timer's thread has read the clock, and before that thread looks at the queue. */
+static void newcomer__is_not_late(void **state)
+{
+	forward(1, 0);
+	struct vb_timer *t = timer;
+	uint64_t looked = now + ROUND_NS;
+	now = looked + 10;
+	forward(1, 1);
+	timer = NULL;
+	t->fire(t, looked);
+	assert_int_equal(dropped, 0);
+	inboxes[1].room = 2;
+	wait_ns(ROUND_NS);
+	assert_got(1, 0, 2);
+}
+
 static void gone__costs_nothing(void **state)
 {
 	forward(GONE, 0);
@@ -197,6 +213,7 @@ int main(void)
 		cmocka_unit_test_setup(full__holds_up_nobody_else, begin),
 		cmocka_unit_test_setup(late__is_still_tried, begin),
 		cmocka_unit_test_setup(late__is_lost_if_full, begin),
+		cmocka_unit_test_setup(newcomer__is_not_late, begin),
 		cmocka_unit_test_setup(gone__costs_nothing, begin),
 		cmocka_unit_test_setup(queue__is_bounded, begin),
 		cmocka_unit_test_setup(fork__leaves_the_packets_to_the_parent, begin),
