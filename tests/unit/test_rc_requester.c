@@ -344,23 +344,51 @@ static void rnr__no_timer_ends_within_the_wait(void **state)
 	assert_completes(1, VB_RC_SUCCESS);
 }
 
-static void silence__retries_are_counted(void **state)
+/* At most so many deadlines pass without an answer. Returns how many packets are sent at them. */
+static unsigned pass_deadlines(unsigned most)
 {
-	uint64_t began = f.now;
 	unsigned sent = 0;
 
-	post(VB_REQ_SEND, 1);
-	post(VB_REQ_SEND, 1);
-	assert_int_equal(write_all(), 2);
-	while (vb_rc_req_deadline(&f.req) != VB_RC_NEVER) {
+	for (; most && vb_rc_req_deadline(&f.req) != VB_RC_NEVER; most--) {
 		f.now = vb_rc_req_deadline(&f.req);
 		vb_rc_req_expire(&f.req, f.now);
 		sent += write_all();
 	}
-	assert_between(sent, 2, 20);
+	return sent;
+}
+
+static void silence__retries_are_counted(void **state)
+{
+	uint64_t began = f.now;
+
+	post(VB_REQ_SEND, 1);
+	post(VB_REQ_SEND, 1);
+	assert_int_equal(write_all(), 2);
+	assert_between(pass_deadlines(100), 2, 20);
 	assert_between(f.now - began, 3 * TIMEOUT_NS, 4 * TIMEOUT_NS);
 	assert_completes(0, VB_RC_RETRY_EXCEEDED);
 	assert_no_completion();
+}
+
+/* A program may change the timeout while requests are under way (in SQD). */
+static void silence__timeout_switched_off(void **state)
+{
+	post(VB_REQ_SEND, 1);
+	write_all();
+	f.req.config.ack_timeout_ns = 0;
+	assert_between(pass_deadlines(100), 10, 100);
+	assert_int_equal(f.req.timeouts, 0);
+	assert_no_completion();
+}
+
+static void silence__timeout_switched_on(void **state)
+{
+	f.req.config.ack_timeout_ns = 0;
+	post(VB_REQ_SEND, 1);
+	write_all();
+	f.req.config.ack_timeout_ns = TIMEOUT_NS;
+	pass_deadlines(100);
+	assert_completes(0, VB_RC_RETRY_EXCEEDED);
 }
 
 /* A process that was stopped for longer than all retries together still gets them. */
@@ -773,6 +801,8 @@ int main(void)
 		TEST(rnr__seven_is_for_ever),
 		TEST(rnr__no_timer_ends_within_the_wait),
 		TEST(silence__retries_are_counted),
+		TEST(silence__timeout_switched_off),
+		TEST(silence__timeout_switched_on),
 		TEST(silence__late_call_counts_once),
 		TEST(credits__one_packet_beyond),
 		TEST(credits__only_what_takes_a_receive),

@@ -420,7 +420,8 @@ static void rto_expired(struct vb_rc_req *req, uint64_t now)
 		recover(req, 1);
 	resend_missing(req);
 	start_timers(req, now);
-	req->timeout_at = timeout;
+	if (timeout != VB_RC_NEVER) /* else it was switched on since */
+		req->timeout_at = timeout;
 }
 
 void vb_rc_req_expire(struct vb_rc_req *req, uint64_t now)
@@ -431,6 +432,8 @@ void vb_rc_req_expire(struct vb_rc_req *req, uint64_t now)
 		req->rnr_until = 0;
 	if (now >= req->pace_at)
 		req->pace_at = VB_RC_NEVER;
+	if (!req->config.ack_timeout_ns) /* it may have been switched off since */
+		req->timeout_at = VB_RC_NEVER;
 	bool timed_out = now >= req->timeout_at;
 	if (timed_out) {
 		req->timeouts++;
