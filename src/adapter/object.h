@@ -228,6 +228,7 @@ struct vb_cqe {
 	uint8_t solicited;
 	uint8_t is_srq;
 	uint8_t sl;            /* of a datagram over RoCE: which header it came behind (ud/ud.c) */
+	uint8_t is_frame;      /* of a raw packet queue pair: what the unions say of one holds */
 	uint32_t app_ctx;      /* with IBV_WC_TM_MATCH: the message's */
 };
 _Static_assert(sizeof(struct vb_cqe) == VB_CACHE_LINE, "a completion is one cache line");

@@ -307,7 +307,7 @@ static void receive(struct vb_qp *qp, const struct heard *h, uint32_t tag)
 {
 	struct vb_rwqe w;
 	struct vb_ranges pieces;
-	struct vb_cqe e = { .opcode = IBV_WC_RECV, .status = IBV_WC_SUCCESS, .flow_tag = tag,
+	struct vb_cqe e = { .opcode = IBV_WC_RECV, .status = IBV_WC_SUCCESS, .flow_tag = tag, .is_frame = 1,
 			    .wc_flags = h->is_checked ? IBV_WC_IP_CSUM_OK : 0 };
 	vb_lock(&qp->resp_lock);
 	if (vb_qp_listens(qp) && vb_receive_take(qp, &w)) {

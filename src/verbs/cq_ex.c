@@ -62,9 +62,20 @@ static uint32_t read_src_qp(struct ibv_cq_ex *ex) { return of(ex)->current.src_q
 static unsigned int read_wc_flags(struct ibv_cq_ex *ex) { return of(ex)->current.wc_flags; }
 static uint32_t read_slid(struct ibv_cq_ex *ex) { return 0; }
 static uint8_t read_sl(struct ibv_cq_ex *ex) { return of(ex)->current.sl; }
-static uint16_t read_cvlan(struct ibv_cq_ex *ex) { return (uint16_t)of(ex)->current.cvlan; }
-static uint32_t read_flow_tag(struct ibv_cq_ex *ex) { return of(ex)->current.flow_tag; }
 static uint8_t read_dlid_path_bits(struct ibv_cq_ex *ex) { return 0; }
+
+static uint16_t read_cvlan(struct ibv_cq_ex *ex)
+{
+	const struct vb_cqe *e = &of(ex)->current;
+	return e->is_frame ? (uint16_t)e->cvlan : 0;
+}
+
+static uint32_t read_flow_tag(struct ibv_cq_ex *ex)
+{
+	const struct vb_cqe *e = &of(ex)->current;
+	return e->is_frame ? e->flow_tag : 0;
+}
+
 /* Only of a message that matched a tag; others carry their headers with them. */
 static void read_tm_info(struct ibv_cq_ex *ex, struct ibv_wc_tm_info *info)
 {

@@ -28,13 +28,12 @@ static struct ibv_qp *make_qp_ex(struct world *w, struct ibv_cq *cq, uint64_t op
 	return ibv_create_qp_ex(w->ctx, &attr);
 }
 
-static struct extended extended(struct world *w)
+/* wc_flags: beside the usual ones. */
+static struct extended extended_with(struct world *w, uint64_t wc_flags)
 {
 	struct ibv_cq_init_attr_ex attr = { .cqe = 64,
 					    .cq_context = w,
-					    .wc_flags = IBV_WC_STANDARD_FLAGS |
-							IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
-							IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK };
+					    .wc_flags = IBV_WC_STANDARD_FLAGS | wc_flags };
 	struct extended x;
 	assert_non_null(x.cq = ibv_create_cq_ex(w->ctx, &attr));
 	assert_non_null(x.a = make_qp_ex(w, ibv_cq_ex_to_cq(x.cq), RC_OPS));
@@ -43,6 +42,12 @@ static struct extended extended(struct world *w)
 	bring_to(w, x.a, IBV_QPS_RTS, x.b->qp_num);
 	bring_to(w, x.b, IBV_QPS_RTS, x.a->qp_num);
 	return x;
+}
+
+static struct extended extended(struct world *w)
+{
+	return extended_with(w, IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
+					IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK);
 }
 
 static void end_extended(struct extended *x)
@@ -104,6 +109,30 @@ static void cq__reads_everything(void **state)
 		assert_errno(i == 0 ? 0 : ENOENT, err);
 	}
 	ibv_end_poll(x.cq);
+	end_extended(&x);
+}
+
+/* What only frames have is 0 for messages. */
+static void cq__reads_of_messages_what_frames_have(void **state)
+{
+	struct world *w = *state;
+	struct extended x = extended_with(w, IBV_WC_EX_WITH_CVLAN | IBV_WC_EX_WITH_FLOW_TAG);
+	assert_errno(0, post_recv(w, x.b, 1));
+	struct ibv_sge sge = sge_at(w, 1024, 16);
+	struct ibv_send_wr wr = { .wr_id = 2,
+				  .sg_list = &sge,
+				  .num_sge = 1,
+				  .opcode = IBV_WR_SEND_WITH_IMM,
+				  .imm_data = htonl(77) },
+			   *bad;
+	assert_errno(0, ibv_post_send(x.a, &wr, &bad));
+	for (int i = 0; i < 2; i++) {
+		start_poll(&x);
+		assert_int_equal(x.cq->status, IBV_WC_SUCCESS);
+		assert_int_equal(ibv_wc_read_cvlan(x.cq), 0);
+		assert_int_equal(ibv_wc_read_flow_tag(x.cq), 0);
+		ibv_end_poll(x.cq);
+	}
 	end_extended(&x);
 }
 
@@ -361,6 +390,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		WORLD_TEST(cq__reads_everything),
+		WORLD_TEST(cq__reads_of_messages_what_frames_have),
 		WORLD_TEST(cq__polled_both_ways),
 		WORLD_TEST(cq__refused),
 		WORLD_TEST(cq__moderated),
