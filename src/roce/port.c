@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "roce/port.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/inet.h"
+#include "base/log.h"
 #include "host/ipc/capture.h"
 
 enum { FLOW_PORT_BITS = 14 };
@@ -116,6 +118,26 @@ __attribute__((cold)) static int send_returnable(const struct vb_roce_route *rou
 	return len > segment ? -EOPNOTSUPP : vb_udp_send_returnable(&route->addr, route->ifindex, bytes, len);
 }
 
+/*
+ * A packet that the kernel refuses is lost, as on a wire, and the program hears of it by a timeout at best.
+ * The first packet with each error is explained.
+ */
+__attribute__((cold, noinline)) static void explain_refusal(const struct vb_roce_route *route, size_t bytes,
+							    int err)
+{
+	enum { BITS = 64 };
+	static _Atomic(uint64_t) told[4]; /* by errno value */
+	unsigned number = (unsigned)-err % (BITS * VB_ARRAY_LEN(told));
+	uint64_t bit = UINT64_C(1) << number % BITS;
+	char to[INET6_ADDRSTRLEN];
+	if (err == -EAGAIN || err == -EOPNOTSUPP || !vb_is_explaining() ||
+	    (atomic_fetch_or(&told[number / BITS], bit) & bit))
+		return;
+	inet_ntop(AF_INET6, &route->addr.dst, to, sizeof(to));
+	vb_explain_limit("sender", "the kernel sends no packet of %zu bytes to %s: %s; such packets are lost",
+			 bytes, to, strerror(-err));
+}
+
 int vb_roce_transmit_now(const struct vb_roce_route *route, const void *bytes, size_t len, size_t segment)
 {
 	struct vb_capture_moment moment = vb_capture_begin();
@@ -125,6 +147,8 @@ int vb_roce_transmit_now(const struct vb_roce_route *route, const void *bytes, s
 	if (vb_unlikely(moment.time_ns != 0) && !err)
 		note_departure(route, moment.time_ns, bytes, len, segment, 0);
 	vb_capture_end(moment);
+	if (vb_unlikely(err))
+		explain_refusal(route, segment, err);
 	return err;
 }
 

@@ -7,6 +7,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -15,6 +16,7 @@
 #include "adapter/inspection/counts.h"
 #include "adapter/progress/path.h"
 #include "adapter/progress/progress.h"
+#include "base/log.h"
 #include "host/ipc/capture.h"
 #include "roce/burst.h"
 #include "roce/delayed_ack.h"
@@ -35,6 +37,7 @@ static struct {
 } sends[MAX_SENDS];
 static unsigned nsends, segments;
 static bool refuses_segments;
+static int send_result;
 static void (*port_packet)(const struct vb_udp_packet *);
 static struct {
 	unsigned delivered, forwarded, gsi;
@@ -47,6 +50,8 @@ int vb_udp_send(const struct vb_inbox_addr *addr, unsigned ifindex, const void *
 {
 	if (refuses_segments && len > segment)
 		return -EOPNOTSUPP;
+	if (send_result)
+		return send_result;
 	assert_true(nsends < MAX_SENDS);
 	sends[nsends].len = len;
 	sends[nsends].segment = segment;
@@ -208,6 +213,7 @@ static int setup(void **state)
 	nsends = returnable_sends = 0;
 	segments = VB_UDP_MAX_SEGMENTS;
 	refuses_segments = false;
+	send_result = 0;
 	vb_roce_set_gsi_handler(gsi_arrived);
 	return 0;
 }
@@ -411,6 +417,42 @@ static void without_segmentation_each_is_signed_for_itself(void **state)
 	assert_int_equal(nsends, 3);
 	check_send(1, &route, 1, HEADER + 100 + 4, HEADER + 100 + 4);
 	check_send(2, &route, 1, HEADER + 40 + 4, HEADER + 40 + 4);
+}
+
+static char said[1024];
+static unsigned sentences;
+
+static void hear(const char *call, const char *sentence)
+{
+	snprintf(said, sizeof(said), "%s: %s", call, sentence);
+	sentences++;
+}
+
+static void send_in_vain(int err)
+{
+	struct vb_roce_route route = route_to(2);
+	struct vb_burst *b = vb_burst_take(VB_BURST_REQUESTS);
+	send_result = err;
+	add(b, &route, 100, 1);
+	vb_burst_give(b);
+}
+
+/* Once for each error: a connection repeats what is lost. */
+static void what_the_kernel_refuses_is_explained(void **state)
+{
+	vb_explain_copy(hear);
+	send_in_vain(-EAGAIN);
+	assert_int_equal(sentences, 0);
+	send_in_vain(-EMSGSIZE);
+	assert_int_equal(sentences, 1);
+	assert_non_null(strstr(said, strerror(EMSGSIZE)));
+	assert_non_null(strstr(said, "::ffff:10.0.0.2"));
+	send_in_vain(-EMSGSIZE);
+	assert_int_equal(sentences, 1);
+	send_in_vain(-EPERM);
+	assert_int_equal(sentences, 2);
+	assert_non_null(strstr(said, strerror(EPERM)));
+	vb_explain_copy(NULL);
 }
 
 static void a_full_burst_says_so(void **state)
@@ -627,6 +669,7 @@ int main(void)
 		cmocka_unit_test_setup(no_more_than_the_kernel_takes, setup),
 		cmocka_unit_test_setup(an_abandoned_packet_is_not_sent, setup),
 		cmocka_unit_test_setup(without_segmentation_each_is_signed_for_itself, setup),
+		cmocka_unit_test_setup(what_the_kernel_refuses_is_explained, setup),
 		cmocka_unit_test_setup(a_full_burst_says_so, setup),
 		cmocka_unit_test_setup(a_burst_goes_where_it_was_begun_for, setup),
 		cmocka_unit_test_setup(it_stays_awake_after_many_packets, setup),
