@@ -7,8 +7,8 @@
 
 #include "adapter/device/device.h"
 
-/* Room for a RoCEv2 packet's headers and trailer: IPv6, UDP, BTH, RETH, immediate data, ICRC (bytes). */
-enum { PACKET_OVERHEAD = 40 + 8 + 12 + 16 + 4 + 4 };
+/* Bytes of the longest RoCEv2 packet's headers and trailer: IPv6, UDP, BTH, XRCETH, RETH, ImmDt, ICRC. */
+enum { PACKET_OVERHEAD = 40 + 8 + 12 + 4 + 16 + 4 + 4 };
 
 enum ibv_mtu vb_mtu_for(unsigned netif_mtu)
 {
