@@ -119,7 +119,6 @@ static void forget(void)
 	pthread_mutex_init(&lock, NULL);
 	vb_list_init(&queue);
 	atomic_store(&nwaiting, 0);
-	memset(&timer.node, 0, sizeof(timer.node));
 }
 
 __attribute__((constructor)) static void watch_forks(void)

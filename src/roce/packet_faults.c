@@ -334,7 +334,6 @@ static void forget(void)
 	vb_lock_init(&lock);
 	vb_list_init(&queue);
 	nheld = 0;
-	memset(&timer.node, 0, sizeof(timer.node));
 }
 
 __attribute__((constructor)) static void watch_forks(void)
