@@ -253,6 +253,29 @@ static void segment__beyond_a_share_of_the_addresses(void **state)
 	assert_true(is_mapped(3));
 }
 
+/* ---- silence ---- */
+
+/* In SQD the program changes how long a silent peer is waited for. */
+static void change_timeout(uint8_t timeout)
+{
+	struct ibv_qp_attr attr = { .timeout = timeout };
+	assert_int_equal(rig_move(&qps[0], IBV_QPS_SQD), 0);
+	assert_int_equal(vb_qp_modify(&qps[0].qp, &attr, IBV_QP_TIMEOUT), 0);
+	assert_int_equal(rig_move(&qps[0], IBV_QPS_RTS), 0);
+	fake_pass_time(1000000000);
+}
+
+static void silence__lasts_while_there_is_no_timeout(void **state)
+{
+	connect_all(1);
+	block(0)->mode = 0; /* responds no more */
+	write_to_peer();
+	change_timeout(0);
+	assert_int_equal(atomic_load(&qps[0].qp.state), IBV_QPS_RTS);
+	change_timeout(8);
+	assert_int_equal(atomic_load(&qps[0].qp.state), IBV_QPS_ERR);
+}
+
 static int set_up(void **state)
 {
 	rig_set_up();
@@ -288,6 +311,7 @@ int main(void)
 		TEST(memory__of_a_peer_that_has_died),
 		TEST(segment__that_nobody_asked_for),
 		TEST(segment__beyond_a_share_of_the_addresses),
+		TEST(silence__lasts_while_there_is_no_timeout),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
