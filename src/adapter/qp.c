@@ -446,7 +446,7 @@ static int move(struct vb_qp *qp, const struct ibv_qp_attr *a, int mask, enum ib
 	/* The QP may have failed meanwhile: the error state wins. */
 	uint32_t expected = cur;
 	if (!atomic_compare_exchange_strong(&qp->state, &expected, next))
-		return -EINVAL;
+		return refuse(-EINVAL, "qp_state", "the queue pair has failed meanwhile");
 	apply_state(qp, cur, next, (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) && a->en_sqd_async_notify);
 	return 0;
 }

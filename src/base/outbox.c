@@ -177,14 +177,21 @@ static bool is_worth_waiting(const struct vb_outbox *o, const struct receiver *r
 	return o->type->waits_if_absent(w->message) && now_ns < until_ns;
 }
 
+/* A message may have come after now_ns. */
+static bool is_too_old(const struct vb_outbox *o, const struct receiver *r, uint64_t now_ns)
+{
+	uint64_t from_ns = vb_max_u64(first_of(r)->since_ns, r->unready_ns);
+
+	return o->type->max_age_ns && from_ns + o->type->max_age_ns < now_ns;
+}
+
 /*
  * Reports messages as absent that became too old after their receiver was found to be absent: an attempt in
  * time would have done so.
  */
 static void drop_old(struct vb_outbox *o, struct receiver *r, uint64_t now_ns)
 {
-	while (o->type->max_age_ns && !vb_list_is_empty(&r->messages) &&
-	       now_ns - vb_max_u64(first_of(r)->since_ns, r->unready_ns) > o->type->max_age_ns) {
+	while (!vb_list_is_empty(&r->messages) && is_too_old(o, r, now_ns)) {
 		if (r->absent_ns)
 			give_up_first(o, r);
 		else

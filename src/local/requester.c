@@ -80,17 +80,23 @@ static const char *why_silent(struct vb_local_qp *l)
 		       "that it has taken";
 }
 
-/*
- * The peer's QP does not respond: after all retries the oldest request fails, as on a wire. timeout 0 means
- * never.
- */
+/* The peer's QP does not respond: after all retries the oldest request fails, as on a wire. */
 static void wait_for_peer(struct vb_local_qp *l)
 {
 	const struct ibv_qp_attr *a = &l->qp->attr;
-	if (!a->timeout || l->req.waiting)
+	if (l->req.waiting)
 		return;
 	l->req.waiting = true;
 	vb_timer_set(&l->give_up, vb_now_ns() + (a->retry_cnt + 1u) * vb_transport_timer_ns(a->timeout));
+}
+
+static void stop_waiting(struct vb_local_qp *l)
+{
+	if (vb_likely(!l->req.waiting))
+		return;
+	l->req.waiting = false;
+	vb_timer_cancel(&l->give_up);
+	atomic_store(&l->expired, false);
 }
 
 void vb_requester_give_up(struct vb_timer *timer, uint64_t now_ns)
@@ -117,16 +123,14 @@ static bool fails_here(struct vb_local_qp *l)
 static bool is_ready(struct vb_local_qp *l)
 {
 	if (vb_likely(vb_local_find_theirs(l) && vb_peer_responds(l))) {
-		if (vb_unlikely(l->req.waiting)) {
-			l->req.waiting = false;
-			vb_timer_cancel(&l->give_up);
-			atomic_store(&l->expired, false);
-		}
+		stop_waiting(l);
 		return true;
 	}
 	if (fails_here(l))
 		return false;
-	if (l->req.waiting && atomic_load(&l->expired))
+	if (!vb_qp_attr(l->qp, timeout))
+		stop_waiting(l); /* for ever, whatever the timeout was before */
+	else if (l->req.waiting && atomic_load(&l->expired))
 		vb_qp_fail(l->qp, IBV_WC_RETRY_EXC_ERR, why_silent(l));
 	else
 		wait_for_peer(l);

@@ -279,7 +279,8 @@ static void note_post(struct vb_rc_connection *c, uint64_t now)
 	uint64_t arrived_at = atomic_load_explicit(&c->arrived_at, memory_order_relaxed);
 	if (!arrived_at)
 		return;
-	bool soon = now - arrived_at < vb_max_u64(VB_SOON_NS, c->requester.window.smooth_ns / VB_SOON_SHARE);
+	bool soon =
+		now < arrived_at + vb_max_u64(VB_SOON_NS, c->requester.window.smooth_ns / VB_SOON_SHARE);
 	atomic_store_explicit(&c->answered,
 			      soon ? atomic_load_explicit(&c->answered, memory_order_relaxed) + 1 : 0,
 			      memory_order_relaxed);

@@ -329,7 +329,13 @@ bool vb_udp_is_receiving(void) { return false; }
 bool vb_udp_drain(void) { return true; }
 void vb_udp_watch(bool wake) { }
 uint16_t vb_udp_source_port(const struct vb_inbox_addr *addr) { return addr->udp_sport; }
-int vb_udp_prepare(const struct vb_inbox_addr *addr) { return 0; }
+int vb_udp_prepare(const struct vb_inbox_addr *addr)
+{
+	if (fake.connecting)
+		fake.connecting();
+	return 0;
+}
+
 uint16_t vb_udp_returnable_port(bool ipv4) { return 0; }
 void vb_udp_set_returned_handler(void (*returned)(const struct in6_addr *host, const void *bytes, size_t len))
 {

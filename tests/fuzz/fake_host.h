@@ -42,6 +42,7 @@ struct fake_host {
 	void (*touched)(const void *at, size_t bytes, bool written);
 	/* Called for what leaves through UDP or to an inbox. */
 	void (*left)(const void *bytes, size_t len);
+	void (*connecting)(void);	/* called while a queue pair gets its path over the wire */
 	int (*sleep)(void);	/* a leader sleeps: vb_loop_wait; NULL: it is interrupted */
 	unsigned rings;		/* of eventfds of the peer */
 	void (*ringing)(void);	/* called once, while a thread rings one */

@@ -140,6 +140,22 @@ static void outbox__loses_what_is_too_old(void **state)
 	assert_int_equal(w.given_up, 0);
 }
 
+/* It is sent once the clock has been read for an attempt, and before that attempt. */
+static void outbox__keeps_what_comes_just_before_an_attempt(void **state)
+{
+	static struct vb_outbox_type aging;
+
+	aging = type;
+	aging.max_age_ns = 10 * MS;
+	vb_outbox_init(&w.box, &aging);
+	send_to(0, 0, 0);
+	send_to(0, 1, 12 * MS);
+	w.room[0] = 2;
+	vb_outbox_try(&w.box, 11 * MS);
+	assert_int_equal(w.sent, 1);
+	assert_int_equal(w.history[0].number, 1);
+}
+
 static void outbox__does_not_hold_up_others(void **state)
 {
 	send_to(0, 1, 0);
@@ -332,6 +348,7 @@ int main(void)
 		CASE(outbox__sends_at_once_where_there_is_room),
 		CASE(outbox__keeps_the_order_of_a_receiver),
 		CASE(outbox__loses_what_is_too_old),
+		CASE(outbox__keeps_what_comes_just_before_an_attempt),
 		CASE(outbox__does_not_hold_up_others),
 		CASE(outbox__loses_what_finds_no_room_for_long),
 		CASE(outbox__goes_on_while_the_receiver_takes_something),

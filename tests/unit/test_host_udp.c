@@ -658,10 +658,12 @@ static void open_with_one_descriptor(int sock)
 	CHILD_CHECK(!setrlimit(RLIMIT_NOFILE, &few));
 	CHILD_CHECK(vb_udp_open() == 0);
 	CHILD_CHECK(dup(sock) < 0);
+	struct vb_inbox_addr a = { .src = ip("::1"), .dst = ip("::1"), .udp_sport = 0xc123, .hop_limit = 33 };
+	CHILD_CHECK(vb_udp_send(&a, 0, numbered(1, 30), 30, 30) == -EMFILE);
 	CHILD_CHECK(!wire || vb_udp_join(&group, wire) == 0);
 	CHILD_CHECK(!setrlimit(RLIMIT_NOFILE, &before));
 	reset(NULL);
-	struct vb_inbox_addr a = flow("::1", "::1", 0xc123);
+	a = flow("::1", "::1", 0xc123);
 	CHILD_CHECK(WAIT_FOR((vb_udp_send(&a, 0, numbered(1, 30), 30, 30), got.packets > 0)));
 	a = flow("fd09::1", "ff12::77", 0xc123);
 	CHILD_CHECK(!wire || WAIT_FOR((vb_udp_send(&a, wire, numbered(1, 30), 30, 30),

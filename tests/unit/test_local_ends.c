@@ -556,6 +556,29 @@ static void translation__of_a_session_that_has_just_ended(void **state)
 	assert_false(vb_translation_holds(local(0), &local(0)->to_receive));
 }
 
+/* ---- silence ---- */
+
+/* In SQD the program changes how long a silent peer is waited for. */
+static void change_timeout(uint8_t timeout)
+{
+	struct ibv_qp_attr attr = { .timeout = timeout };
+	assert_int_equal(rig_move(&qps[0], IBV_QPS_SQD), 0);
+	assert_int_equal(vb_qp_modify(&qps[0].qp, &attr, IBV_QP_TIMEOUT), 0);
+	assert_int_equal(rig_move(&qps[0], IBV_QPS_RTS), 0);
+	fake_pass_time(1000000000);
+}
+
+static void silence__lasts_while_there_is_no_timeout(void **state)
+{
+	connect_all(1);
+	block(0)->mode = 0; /* responds no more */
+	write_to_peer();
+	change_timeout(0);
+	assert_int_equal(atomic_load(&qps[0].qp.state), IBV_QPS_RTS);
+	change_timeout(8);
+	assert_int_equal(atomic_load(&qps[0].qp.state), IBV_QPS_ERR);
+}
+
 static int set_up(void **state)
 {
 	rig_set_up();
@@ -603,6 +626,7 @@ int main(void)
 		TEST(poll__of_a_queue_pair_whose_requester_was_refused),
 		TEST(poll__of_a_queue_pair_that_has_failed),
 		TEST(translation__of_a_session_that_has_just_ended),
+		TEST(silence__lasts_while_there_is_no_timeout),
 		TEST(stream__without_memory_fails_the_request),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

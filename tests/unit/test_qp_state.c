@@ -10,6 +10,7 @@
 
 #include "../between.h"
 #include "adapter/qp_state.h"
+#include "adapter/queues/status.h"
 #include "base/base.h"
 
 #define INIT_CONNECTED "PKEY_INDEX PORT ACCESS_FLAGS"
@@ -198,6 +199,8 @@ static void names__all(void **state)
 	assert_string_equal(vb_qp_state_name(IBV_QPS_RTR), "RTR");
 	assert_non_null(vb_qp_attr_name(1 << 30));
 	assert_non_null(vb_qp_state_name(99));
+	for (unsigned s = 0; s <= IBV_WC_TM_RNDV_INCOMPLETE; s++)
+		assert_memory_equal(vb_wc_status_name(s), "IBV_WC_", 7);
 }
 
 int main(void)

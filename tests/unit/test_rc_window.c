@@ -123,6 +123,15 @@ static void pace__of_a_short_round_trip_where_queues_mark(void **state)
 	assert_in_range(paced_ns(&w, 10), 1600 * US, 1760 * US);
 }
 
+/* A thread that sends has read the clock before another thread took the mark. */
+static void pace__of_a_clock_that_was_read_before_the_mark(void **state)
+{
+	struct vb_rc_window w = settled(200 * US, 200 * US);
+	vb_rc_window_marked(&w, now);
+	vb_rc_window_sent(&w, now, w.size);
+	assert_true(vb_rc_window_pace_ns(&w, now - US) > now);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -134,6 +143,7 @@ int main(void)
 		cmocka_unit_test(pace__two_thirds_of_a_long_round_trip),
 		cmocka_unit_test(pace__none_of_a_short_round_trip),
 		cmocka_unit_test(pace__of_a_short_round_trip_where_queues_mark),
+		cmocka_unit_test(pace__of_a_clock_that_was_read_before_the_mark),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,12 +10,14 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
 #include "adapter/device/device.h"
 #include "adapter/progress/progress.h"
 #include "base/lock.h"
+#include "base/log.h"
 #include "base/tuned.h"
 #include "rig.h"
 #include "proto/rc/request.h"
@@ -513,6 +515,30 @@ static void modify__leaves_the_source_address(void **state)
 	check_packet(0, VB_OPB_ACKNOWLEDGE, FIRST_PSN);
 }
 
+static struct rig_qp *connecting;
+static unsigned sentences;
+
+static void hear(const char *call, const char *sentence)
+{
+	assert_string_equal(call, "ibv_modify_qp");
+	assert_non_null(strstr(sentence, "failed meanwhile"));
+	sentences++;
+}
+
+/* As the connection manager does when the peer has gone. */
+static void fail_meanwhile(void) { vb_qp_fail_number(connecting->qp.qpn); }
+
+static void modify__tells_that_it_failed_meanwhile(void **state)
+{
+	connecting = rig_add_qp(IBV_QPT_RC);
+	fake.connecting = fail_meanwhile;
+	vb_explain_copy(hear);
+	assert_int_equal(rig_connect(connecting, PEER, PEER_QPN, 7), -EINVAL);
+	vb_explain_copy(NULL);
+	assert_int_equal(sentences, 1);
+	assert_int_equal(atomic_load(&connecting->qp.state), IBV_QPS_ERR);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
@@ -534,6 +560,7 @@ int main(void)
 		TEST(answer__leaves_while_posts_wait),
 		TEST(ack__has_the_route_of_its_requests),
 		TEST(modify__leaves_the_source_address),
+		TEST(modify__tells_that_it_failed_meanwhile),
 	};
 #undef TEST
 	return cmocka_run_group_tests(tests, NULL, NULL);

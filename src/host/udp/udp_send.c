@@ -45,7 +45,6 @@ struct sender {
 /* [0] IPv6, [1] IPv4. Entries below count never change. */
 static struct {
 	struct sender senders[MAX_SENDERS];
-	int error; /* why there is no further one; under the host lock */
 	_Atomic uint32_t count;
 } families[2];
 
@@ -221,8 +220,8 @@ static const struct sender *sender_find(bool ipv4, uint16_t port)
 	return NULL;
 }
 
-/* A port of another socket of this process is as taken as another program's. */
-static const struct sender *sender_for_locked(bool ipv4, const struct vb_inbox_addr *addr)
+/* A port of another socket of this process is as taken as another program's. NULL: *err says why. */
+static const struct sender *sender_for_locked(bool ipv4, const struct vb_inbox_addr *addr, int *err)
 {
 	const struct sender *s = sender_find(ipv4, addr->udp_sport);
 	if (s)
@@ -230,33 +229,34 @@ static const struct sender *sender_for_locked(bool ipv4, const struct vb_inbox_a
 	uint32_t n = families[ipv4].count;
 	bool may_have_more = !n || (n < MAX_SENDERS && n < vb_fd_share() / SENDERS_SHARE);
 	if (may_have_more)
-		families[ipv4].error = sender_open_locked(ipv4, addr);
-	if (may_have_more && !families[ipv4].error)
+		*err = sender_open_locked(ipv4, addr);
+	if (may_have_more && !*err)
 		return &families[ipv4].senders[n];
 	return n ? &families[ipv4].senders[(addr->udp_sport * 2654435761u >> 16) % n] : NULL;
 }
 
-/* NULL: no socket of this family can be had. */
-static const struct sender *sender_for(bool ipv4, const struct vb_inbox_addr *addr)
+/* NULL: no socket of this family can be had; *err says why. */
+static const struct sender *sender_for(bool ipv4, const struct vb_inbox_addr *addr, int *err)
 {
 	const struct sender *s = sender_find(ipv4, addr->udp_sport);
 	if (vb_likely(s))
 		return s;
 	vb_host_lock();
-	s = sender_for_locked(ipv4, addr);
+	s = sender_for_locked(ipv4, addr, err);
 	vb_host_unlock();
 	return s;
 }
 
 int vb_udp_prepare(const struct vb_inbox_addr *addr)
 {
-	bool ipv4 = vb_ip_is_v4(&addr->dst);
-	return sender_for(ipv4, addr) ? 0 : families[ipv4].error;
+	int err = 0;
+	return sender_for(vb_ip_is_v4(&addr->dst), addr, &err) ? 0 : err;
 }
 
 uint16_t vb_udp_source_port(const struct vb_inbox_addr *addr)
 {
-	const struct sender *s = sender_for(vb_ip_is_v4(&addr->dst), addr);
+	int err = 0;
+	const struct sender *s = sender_for(vb_ip_is_v4(&addr->dst), addr, &err);
 	return s ? s->port : addr->udp_sport;
 }
 
@@ -438,10 +438,11 @@ static int send_segments(const struct vb_inbox_addr *addr, unsigned ifindex, con
 {
 	struct outgoing o;
 	bool ipv4 = vb_ip_is_v4(&addr->dst);
-	const struct sender *s = sender_for(ipv4, addr);
+	int err = 0;
+	const struct sender *s = sender_for(ipv4, addr, &err);
 	if (!s)
-		return -EAFNOSUPPORT;
-	int err = check_lengths(len, segment); /* after the socket: opening it shows what the kernel can do */
+		return err;
+	err = check_lengths(len, segment); /* after the socket: opening it shows what the kernel can do */
 	if (err)
 		return err;
 	outgoing_init(&o, s, addr, ifindex, ipv4);

@@ -84,7 +84,7 @@ static bool has_queue(const struct vb_rc_window *w) { return is_long(w, w->stand
 
 static bool was_marked(const struct vb_rc_window *w, uint64_t now)
 {
-	return w->marked_at && now - w->marked_at < MARK_AGE_NS + 4 * w->smooth_ns;
+	return w->marked_at && now < w->marked_at + MARK_AGE_NS + 4 * w->smooth_ns;
 }
 
 /* How many parts of a packet the window grows by in a round trip. */
