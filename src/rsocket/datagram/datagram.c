@@ -181,11 +181,14 @@ void vb_rs_datagram_shut_locked(struct vb_rs *s, int how)
 
 /* ---- what waits to be received ---- */
 
-static void take_name(const struct vb_rs_name *name, struct vb_cma_addr *addr)
+/* The name does not say on which link a link-local address is: on that of the port. */
+static void take_name(const struct vb_rs_port *p, const struct vb_rs_name *name, struct vb_cma_addr *addr)
 {
 	vb_cma_addr_any(vb_rs_name_is_ipv4(name) ? AF_INET : AF_INET6, addr);
 	memcpy(&addr->ip, name->ip, sizeof(name->ip));
 	addr->port = name->port;
+	if (IN6_IS_ADDR_LINKLOCAL(&addr->ip))
+		addr->scope = vb_cma_id_of(p->id)->ifindex;
 }
 
 size_t vb_rs_datagram_next_locked(struct vb_rs *s, struct vb_cma_addr *src, const uint8_t **data,
@@ -209,7 +212,7 @@ size_t vb_rs_datagram_next_locked(struct vb_rs *s, struct vb_cma_addr *src, cons
 		const uint8_t *packet = packet_in(p, r->slot);
 		struct vb_rs_name name;
 		uint32_t header = vb_rs_ud_header_parse(packet, r->bytes, &name);
-		take_name(&name, src);
+		take_name(p, &name, src);
 		*data = packet + header;
 		*port = p;
 		return r->bytes - header;

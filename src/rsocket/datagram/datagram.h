@@ -88,9 +88,11 @@ struct vb_rs_datagram {
 	bool reading_is_shut, writing_is_shut; /* rshutdown, rclose */
 };
 
+/* A program may leave out the link of a link-local address where its socket has one. */
 static inline bool vb_rs_is_same_name(const struct vb_cma_addr *a, const struct vb_cma_addr *b)
 {
-	return a->port == b->port && !memcmp(&a->ip, &b->ip, sizeof(a->ip));
+	return a->port == b->port && !memcmp(&a->ip, &b->ip, sizeof(a->ip)) &&
+	       (a->scope == b->scope || !a->scope || !b->scope);
 }
 
 /* ---- ports (port.c) ---- */

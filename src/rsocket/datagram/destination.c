@@ -71,8 +71,9 @@ static int source_for(struct vb_rs *s, const struct vb_cma_addr *to, struct vb_c
 	err = vb_route_find(&to->ip, to->scope, NULL, &route);
 	if (err)
 		return err;
+	unsigned link = to->scope ? to->scope : route.ifindex;
 	out->ip = route.source;
-	out->scope = IN6_IS_ADDR_LINKLOCAL(&out->ip) ? route.ifindex : 0;
+	out->scope = IN6_IS_ADDR_LINKLOCAL(&out->ip) ? link : 0;
 	out->family = to->family;
 	return 0;
 }

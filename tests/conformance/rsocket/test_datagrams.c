@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Datagram sockets: over UDP until the queue pairs know each other, then between these. */
+#include "../../kernel.h"
 #include "rs.h"
 
-static struct listener bound(const char *ip)
+static struct listener bound_to(struct address a)
 {
-	struct listener l = { .address = address(ip, 0) };
+	struct listener l = { .address = a };
 	socklen_t len = sizeof(l.address.sa);
 
 	l.fd = rsocket(l.address.sa.ss_family, SOCK_DGRAM, 0);
@@ -14,23 +15,32 @@ static struct listener bound(const char *ip)
 	return l;
 }
 
+static struct listener bound(const char *ip) { return bound_to(address(ip, 0)); }
+
 static void send_to(int from, struct listener *to, const void *data, size_t n)
 {
 	assert_int_equal(rsendto(from, data, n, 0, sockaddr(&to->address), length_of(&to->address)), n);
 }
 
-static void expect_from(struct listener *at, struct listener *from, const void *data, size_t n)
+/* The sender's name. */
+static struct address receive_from(int at, const void *data, size_t n)
 {
 	uint8_t got[2048];
 	struct address src = { { 0 } };
 	socklen_t len = sizeof(src.sa);
 
-	assert_int_equal(wait_for(at->fd, POLLIN), POLLIN);
-	assert_int_equal(rrecvfrom(at->fd, got, sizeof(got), 0, sockaddr(&src), &len), n);
+	assert_int_equal(wait_for(at, POLLIN), POLLIN);
+	assert_int_equal(rrecvfrom(at, got, sizeof(got), 0, sockaddr(&src), &len), n);
 	assert_memory_equal(got, data, n);
-	assert_int_equal(len, length_of(&from->address));
-	assert_int_equal(((struct sockaddr_in *)&src.sa)->sin_port,
-			 ((struct sockaddr_in *)&from->address.sa)->sin_port);
+	assert_int_equal(len, length_of(&src));
+	return src;
+}
+
+static void expect_from(struct listener *at, struct listener *from, const void *data, size_t n)
+{
+	struct address src = receive_from(at->fd, data, n);
+
+	assert_memory_equal(&src.sa, &from->address.sa, length_of(&from->address));
 }
 
 /* The first ones go over UDP; after an answer they no longer do. */
@@ -284,6 +294,67 @@ static void udp__nonsense_is_dropped(void **state)
 	assert_ok(rclose(b.fd));
 }
 
+/* ---- link-local addresses ---- */
+
+static struct address on_link(const char *link, uint16_t port)
+{
+	struct address a = address(NETNS_LINK_LOCAL, port);
+
+	((struct sockaddr_in6 *)&a.sa)->sin6_scope_id = if_nametoindex(link);
+	return a;
+}
+
+static uint16_t port_of(const struct listener *l)
+{
+	return ntohs(((const struct sockaddr_in6 *)&l->address.sa)->sin6_port);
+}
+
+/* The name says on which link, over UDP and between queue pairs. */
+static void name__tells_the_link(void **state)
+{
+	(void)state;
+	if (!if_nametoindex("wire"))
+		SKIP("no network of its own");
+	assert_true(netns_add_link_local("wire"));
+	struct listener a = bound_to(on_link("wire", 0)), b = bound_to(on_link("wire", 0));
+	assert_ok(rconnect(a.fd, sockaddr(&b.address), length_of(&b.address)));
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(rsend(a.fd, "to b", 4, 0), 4);
+		expect_from(&b, &a, "to b", 4);
+		send_to(b.fd, &a, "to a", 4);
+		expect_from(&a, &b, "to a", 4);
+	}
+	assert_ok(rclose(a.fd));
+	assert_ok(rclose(b.fd));
+}
+
+/* Sockets on two links may have one name but for the link. */
+static void name__is_one_on_each_link(void **state)
+{
+	static const char *const links[] = { "wire", "other" };
+
+	(void)state;
+	if (!if_nametoindex("wire"))
+		SKIP("no network of its own");
+	assert_true(netns_add_link_local("wire") && netns_add_link_local("other"));
+	struct listener on[2], anywhere = bound("::");
+	on[0] = bound_to(on_link(links[0], 0));
+	on[1] = bound_to(on_link(links[1], port_of(&on[0])));
+	for (int i = 0; i < 6; i++) {
+		struct listener *l = &on[i % 2];
+		unsigned link = if_nametoindex(links[i % 2]);
+
+		send_to(anywhere.fd, l, links[i % 2], 4);
+		struct address src = receive_from(l->fd, links[i % 2], 4);
+		assert_int_equal(((struct sockaddr_in6 *)&src.sa)->sin6_scope_id, link);
+		assert_int_equal(rsendto(l->fd, "answer", 6, 0, sockaddr(&src), length_of(&src)), 6);
+		expect_from(&anywhere, l, "answer", 6);
+	}
+	for (int i = 0; i < 2; i++)
+		assert_ok(rclose(on[i].fd));
+	assert_ok(rclose(anywhere.fd));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -297,6 +368,8 @@ int main(void)
 		cmocka_unit_test(receive__cut_and_peeked),
 		cmocka_unit_test(send__too_long),
 		cmocka_unit_test(udp__nonsense_is_dropped),
+		cmocka_unit_test(name__tells_the_link),
+		cmocka_unit_test(name__is_one_on_each_link),
 	};
 
 	enter_own_network();
