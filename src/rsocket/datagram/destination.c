@@ -179,17 +179,19 @@ static void take_udp(struct vb_rs *s, const uint8_t *data, size_t bytes, const s
 bool vb_rs_udp_take(struct vb_rs *s)
 {
 	VB_UNCANCELLED;
-	uint8_t data[VB_RS_SLOT_BYTES];
+	uint8_t data[VB_RS_UDP_IPV6_BYTES + VB_RS_SLOT_BYTES]; /* what has room in a slot may come over UDP */
 	struct sockaddr_storage from;
 	socklen_t len = sizeof(from);
 	ssize_t n;
 	bool any = false;
 
 	for (unsigned i = 0; i < VB_RS_BATCH; i++, len = sizeof(from)) {
-		n = recvfrom(s->fd, data, sizeof(data), MSG_DONTWAIT, (struct sockaddr *)&from, &len);
+		n = recvfrom(s->fd, data, sizeof(data), MSG_DONTWAIT | MSG_TRUNC, (struct sockaddr *)&from,
+			     &len);
 		if (n < 0)
 			break;
-		take_udp(s, data, (size_t)n, &from);
+		if ((size_t)n <= sizeof(data))
+			take_udp(s, data, (size_t)n, &from);
 		any = true;
 	}
 	s->datagram->udp_is_due = any;

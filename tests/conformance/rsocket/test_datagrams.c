@@ -252,6 +252,33 @@ static void receive__cut_and_peeked(void **state)
 	assert_ok(rclose(b.fd));
 }
 
+/* The longest ones arrive whole, over UDP and between queue pairs. */
+static void longest(const char *ip, size_t n)
+{
+	struct listener a = bound(ip), b = bound(ip);
+	uint8_t data[2048];
+
+	for (int i = 0; i < 3; i++) {
+		fill(data, sizeof(data), i);
+		assert_refused(EMSGSIZE, (int)rsendto(a.fd, data, n + 1, 0, sockaddr(&b.address),
+						      length_of(&b.address)));
+		send_to(a.fd, &b, data, n);
+		expect_from(&b, &a, data, n);
+		send_to(b.fd, &a, data, n);
+		expect_from(&a, &b, data, n);
+	}
+	assert_ok(rclose(a.fd));
+	assert_ok(rclose(b.fd));
+}
+
+static void send__the_longest(void **state)
+{
+	(void)state;
+	longest("127.0.0.1", 2048 - 8);
+	if (is_here("::1"))
+		longest("::1", 2048 - 24);
+}
+
 static void send__too_long(void **state)
 {
 	struct listener a = bound("127.0.0.1"), b = bound("127.0.0.1");
@@ -367,6 +394,7 @@ int main(void)
 		cmocka_unit_test(shutdown__each_direction),
 		cmocka_unit_test(receive__cut_and_peeked),
 		cmocka_unit_test(send__too_long),
+		cmocka_unit_test(send__the_longest),
 		cmocka_unit_test(udp__nonsense_is_dropped),
 		cmocka_unit_test(name__tells_the_link),
 		cmocka_unit_test(name__is_one_on_each_link),
