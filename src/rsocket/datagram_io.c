@@ -122,6 +122,15 @@ static ssize_t send_packet(struct vb_rs_dest *dest, const struct iovec *iov, int
 	return -err;
 }
 
+static ssize_t send_by_udp(struct vb_rs *s, const struct vb_rs_dest *dest, const struct iovec *iov,
+			   int iovcnt, size_t bytes)
+{
+	uint8_t data[VB_RS_SLOT_BYTES];
+
+	gather(data, iov, iovcnt);
+	return vb_rs_udp_send(s, dest, data, bytes, VB_RS_UDP_DATA);
+}
+
 static ssize_t send_locked(struct vb_rs *s, const struct vb_cma_addr *to, const struct iovec *iov, int iovcnt,
 			   uint64_t deadline)
 {
@@ -141,7 +150,7 @@ static ssize_t send_locked(struct vb_rs *s, const struct vb_cma_addr *to, const 
 	if (err)
 		return err;
 	if (!vb_rs_dest_has_qp(dest))
-		return vb_rs_udp_send(s, dest, iov, iovcnt, VB_RS_UDP_DATA);
+		return send_by_udp(s, dest, iov, iovcnt, bytes);
 	if (!dest->port->num_free) {
 		err = vb_rs_wait_locked(s, vb_rs_datagram_is_writable, deadline, NULL);
 		if (err)

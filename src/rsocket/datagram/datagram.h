@@ -109,7 +109,7 @@ int vb_rs_port_post_receive(struct vb_rs_port *p, uint32_t slot);
 int vb_rs_dest_get(struct vb_rs *s, const struct vb_cma_addr *addr, struct vb_rs_dest **out);
 void vb_rs_dests_free(struct vb_rs *s);
 /* Bytes or a negative errno. */
-ssize_t vb_rs_udp_send(struct vb_rs *s, const struct vb_rs_dest *dest, const struct iovec *iov, int iovcnt,
+ssize_t vb_rs_udp_send(struct vb_rs *s, const struct vb_rs_dest *dest, const void *data, size_t bytes,
 		       enum vb_rs_udp_op op);
 /* Takes what came. True: something did; then it may have freed destinations. */
 bool vb_rs_udp_take(struct vb_rs *s);

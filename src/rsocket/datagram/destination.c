@@ -6,7 +6,7 @@
 #include "host/net/route.h"
 #include "rsocket/datagram/datagram.h"
 
-enum { MAX_UDP_RECEIVED = 64, MAX_DESTS = 4096, MAX_IOV = 64 };
+enum { MAX_UDP_RECEIVED = 64, MAX_DESTS = 4096 };
 
 /* ---- destinations ---- */
 
@@ -121,24 +121,19 @@ static void make_ah(struct vb_rs_dest *dest)
 
 /* ---- UDP ---- */
 
-ssize_t vb_rs_udp_send(struct vb_rs *s, const struct vb_rs_dest *dest, const struct iovec *iov, int iovcnt,
+ssize_t vb_rs_udp_send(struct vb_rs *s, const struct vb_rs_dest *dest, const void *data, size_t bytes,
 		       enum vb_rs_udp_op op)
 {
 	VB_UNCANCELLED;
-	struct iovec all[MAX_IOV + 1];
 	struct sockaddr_storage to;
 	struct vb_rs_udp h;
-	struct msghdr msg = { .msg_name = &to, .msg_iov = all, .msg_iovlen = (size_t)iovcnt + 1 };
-
-	if (iovcnt > MAX_IOV)
-		return -EMSGSIZE;
 	struct vb_rs_name ours = vb_rs_name_of(&dest->port->addr);
 	uint32_t header_bytes = vb_rs_udp_header_make(&ours, dest->port->id->qp->qp_num, op, &h);
+	struct iovec parts[] = { { h.b, header_bytes }, { (void *)(uintptr_t)data, bytes } };
+	struct msghdr msg = { .msg_name = &to, .msg_iov = parts, .msg_iovlen = VB_ARRAY_LEN(parts) };
+
 	vb_cma_addr_format(&dest->addr, &to);
 	msg.msg_namelen = to.ss_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
-	all[0] = (struct iovec){ h.b, header_bytes };
-	if (iovcnt)
-		memcpy(&all[1], iov, (size_t)iovcnt * sizeof(*iov));
 	ssize_t n = sendmsg(s->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
 	return n < 0 ? -errno : n - (ssize_t)header_bytes;
 }

@@ -279,6 +279,30 @@ static void send__the_longest(void **state)
 		longest("::1", 2048 - 24);
 }
 
+static void send__many_pieces(void **state)
+{
+	enum { PIECES = 200 };
+	struct listener a = bound("127.0.0.1"), b = bound("127.0.0.1");
+	uint8_t data[PIECES];
+	struct iovec pieces[PIECES];
+	struct msghdr msg = { .msg_iov = pieces, .msg_iovlen = PIECES };
+
+	(void)state;
+	fill(data, sizeof(data), 1);
+	for (size_t i = 0; i < PIECES; i++)
+		pieces[i] = (struct iovec){ &data[i], 1 };
+	msg.msg_name = sockaddr(&b.address);
+	msg.msg_namelen = length_of(&b.address);
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(rsendmsg(a.fd, &msg, 0), PIECES);
+		expect_from(&b, &a, data, PIECES);
+		send_to(b.fd, &a, "x", 1);
+		expect_from(&a, &b, "x", 1);
+	}
+	assert_ok(rclose(a.fd));
+	assert_ok(rclose(b.fd));
+}
+
 static void send__too_long(void **state)
 {
 	struct listener a = bound("127.0.0.1"), b = bound("127.0.0.1");
@@ -395,6 +419,7 @@ int main(void)
 		cmocka_unit_test(receive__cut_and_peeked),
 		cmocka_unit_test(send__too_long),
 		cmocka_unit_test(send__the_longest),
+		cmocka_unit_test(send__many_pieces),
 		cmocka_unit_test(udp__nonsense_is_dropped),
 		cmocka_unit_test(name__tells_the_link),
 		cmocka_unit_test(name__is_one_on_each_link),
