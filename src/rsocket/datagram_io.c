@@ -31,12 +31,6 @@ static void copy_source(struct vb_rs *s, const struct vb_cma_addr *src, struct m
 	vb_rs_copy_address((struct sockaddr *)&ss, msg->msg_name, &msg->msg_namelen);
 }
 
-/* A connected socket receives from its peer alone. */
-static bool is_wanted(const struct vb_rs_datagram *d, const struct vb_cma_addr *src)
-{
-	return !d->peer.family || vb_rs_is_same_name(&d->peer, src);
-}
-
 /* Would a receive not wait? */
 static bool can_receive(struct vb_rs *s)
 {
@@ -58,7 +52,8 @@ static ssize_t receive_locked(struct vb_rs *s, struct msghdr *msg, int flags)
 		if (!vb_rs_datagram_is_readable(s))
 			return 0; /* reading is shut */
 		size_t bytes = vb_rs_datagram_next_locked(s, &src, &data, &port);
-		bool wanted = is_wanted(s->datagram, &src);
+		/* It may have come before the socket was connected. */
+		bool wanted = vb_rs_datagram_is_wanted(s->datagram, &src);
 		size_t n = wanted ? scatter(msg->msg_iov, (int)msg->msg_iovlen, data, bytes) : 0;
 		if (!wanted || !(flags & MSG_PEEK))
 			vb_rs_datagram_release_locked(s, port);

@@ -95,6 +95,12 @@ static inline bool vb_rs_is_same_name(const struct vb_cma_addr *a, const struct 
 	       (a->scope == b->scope || !a->scope || !b->scope);
 }
 
+/* A connected socket receives from its peer alone. */
+static inline bool vb_rs_datagram_is_wanted(const struct vb_rs_datagram *d, const struct vb_cma_addr *src)
+{
+	return !d->peer.family || vb_rs_is_same_name(&d->peer, src);
+}
+
 /* ---- ports (port.c) ---- */
 
 /* The port of a local address, made at its first use. 0 or a negative errno. */

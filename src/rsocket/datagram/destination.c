@@ -168,7 +168,8 @@ static void take_udp(struct vb_rs *s, const uint8_t *data, size_t bytes, const s
 	if (!answers)
 		return;
 	(void)vb_rs_udp_send(s, dest, NULL, 0, VB_RS_UDP_CONTROL);
-	queue_received(s->datagram, &src, data + header_bytes, bytes - header_bytes);
+	if (vb_rs_datagram_is_wanted(s->datagram, &src))
+		queue_received(s->datagram, &src, data + header_bytes, bytes - header_bytes);
 }
 
 bool vb_rs_udp_take(struct vb_rs *s)

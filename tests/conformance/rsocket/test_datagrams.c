@@ -167,6 +167,31 @@ static void connected__hears_its_peer_alone(void **state)
 	assert_ok(rclose(stranger.fd));
 }
 
+/* The stranger knows its queue pair. */
+static void connected__is_not_woken_by_a_stranger(void **state)
+{
+	enum { A_WHILE_MS = 100 };
+	struct listener a = bound("127.0.0.1"), b = bound("127.0.0.1"), stranger = bound("127.0.0.1");
+	struct pollfd p = { a.fd, POLLIN, 0 };
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		send_to(stranger.fd, &a, "x", 1);
+		expect_from(&a, &stranger, "x", 1);
+		send_to(a.fd, &stranger, "y", 1);
+		expect_from(&stranger, &a, "y", 1);
+	}
+	assert_ok(rconnect(a.fd, sockaddr(&b.address), length_of(&b.address)));
+	for (int i = 0; i < 3; i++)
+		send_to(stranger.fd, &a, "no", 2);
+	assert_int_equal(rpoll(&p, 1, A_WHILE_MS), 0);
+	send_to(b.fd, &a, "yes", 3);
+	expect_from(&a, &b, "yes", 3);
+	assert_ok(rclose(a.fd));
+	assert_ok(rclose(b.fd));
+	assert_ok(rclose(stranger.fd));
+}
+
 /* On a busy machine the socket may be closed before it begins. */
 static void *receive_one(void *fd)
 {
@@ -413,6 +438,7 @@ int main(void)
 		cmocka_unit_test(datagrams__on_a_wildcard),
 		cmocka_unit_test(receive__a_strangers_first_at_once),
 		cmocka_unit_test(connected__hears_its_peer_alone),
+		cmocka_unit_test(connected__is_not_woken_by_a_stranger),
 		cmocka_unit_test(connected__to_another_while_a_thread_sends),
 		cmocka_unit_test(ends__wake_who_waits),
 		cmocka_unit_test(shutdown__each_direction),
