@@ -191,7 +191,9 @@ static int set_time(struct vb_rs *s, const struct option *o, const void *val, so
 
 static int set_service_type(struct vb_rs *s, int value)
 {
-	s->options.tos = (uint8_t)value;
+	s->options.tos = value == -1 ? 0 : (uint8_t)value; /* IPV6_TCLASS: -1 is the default */
+	if (s->datagram)
+		vb_rs_dests_renew(s);
 	if (s->id)
 		(void)rdma_set_option(s->id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &s->options.tos,
 				      sizeof(s->options.tos));

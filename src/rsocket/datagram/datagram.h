@@ -114,6 +114,8 @@ int vb_rs_port_post_receive(struct vb_rs_port *p, uint32_t slot);
 /* The destination of this address. 0 or a negative errno. Frees all others if there are too many. */
 int vb_rs_dest_get(struct vb_rs *s, const struct vb_cma_addr *addr, struct vb_rs_dest **out);
 void vb_rs_dests_free(struct vb_rs *s);
+/* Their queue pairs are reached as the options say now. */
+void vb_rs_dests_renew(struct vb_rs *s);
 /* Bytes or a negative errno. */
 ssize_t vb_rs_udp_send(struct vb_rs *s, const struct vb_rs_dest *dest, const void *data, size_t bytes,
 		       enum vb_rs_udp_op op);

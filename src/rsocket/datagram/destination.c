@@ -107,7 +107,7 @@ int vb_rs_dest_get(struct vb_rs *s, const struct vb_cma_addr *addr, struct vb_rs
 }
 
 /* The peer's queue pair has the address that its UDP messages come from. */
-static void make_ah(struct vb_rs_dest *dest)
+static void make_ah(const struct vb_rs *s, struct vb_rs_dest *dest)
 {
 	struct ibv_ah_attr attr = { 0 };
 	union ibv_gid dgid;
@@ -116,7 +116,21 @@ static void make_ah(struct vb_rs_dest *dest)
 		return;
 	memcpy(dgid.raw, &dest->addr.ip, sizeof(dgid.raw));
 	vb_cma_fill_ah(vb_cma_id_of(dest->port->id), &dgid, &attr);
+	attr.grh.traffic_class = s->options.tos;
 	dest->ah = ibv_create_ah(dest->port->id->pd, &attr);
+}
+
+void vb_rs_dests_renew(struct vb_rs *s)
+{
+	for (unsigned i = 0; i < VB_RS_BUCKETS; i++) {
+		for (struct vb_rs_dest *dest = s->datagram->buckets[i]; dest; dest = dest->next) {
+			if (!dest->ah)
+				continue;
+			ibv_destroy_ah(dest->ah);
+			dest->ah = NULL;
+			make_ah(s, dest);
+		}
+	}
 }
 
 /* ---- UDP ---- */
@@ -164,7 +178,7 @@ static void take_udp(struct vb_rs *s, const uint8_t *data, size_t bytes, const s
 	    vb_rs_dest_get(s, &src, &dest))
 		return;
 	bool answers = vb_rs_peer_learn(&dest->peer, &h);
-	make_ah(dest);
+	make_ah(s, dest);
 	if (!answers)
 		return;
 	(void)vb_rs_udp_send(s, dest, NULL, 0, VB_RS_UDP_CONTROL);

@@ -431,6 +431,50 @@ static void name__is_one_on_each_link(void **state)
 	assert_ok(rclose(anywhere.fd));
 }
 
+/* ---- the service type ---- */
+
+/* Of the last packet between queue pairs with this text, without its ECN bits. -1: there is none. */
+static int tos_of(int raw, const char *text)
+{
+	enum { ROCE_PORT = 4791, ECN = 3 };
+	uint8_t packet[4096];
+	int tos = -1;
+	ssize_t n;
+
+	while ((n = recv(raw, packet, sizeof(packet), 0)) > 0) {
+		const uint8_t *udp = packet + 4 * (packet[0] & 15);
+
+		if ((udp[2] << 8 | udp[3]) == ROCE_PORT && memmem(packet, (size_t)n, text, strlen(text)))
+			tos = packet[1] & ~ECN;
+	}
+	return tos;
+}
+
+static void tos__is_that_of_the_packets(void **state)
+{
+	int raw = is_on_wire() ? socket(AF_INET, SOCK_RAW | SOCK_NONBLOCK, IPPROTO_UDP) : -1;
+
+	(void)state;
+	if (raw < 0)
+		SKIP("packets cannot be seen");
+	struct listener a = bound("127.0.0.1"), b = bound("127.0.0.1");
+	for (int i = 0; i < 2; i++) { /* until queue pairs are known */
+		send_to(a.fd, &b, "x", 1);
+		expect_from(&b, &a, "x", 1);
+		send_to(b.fd, &a, "y", 1);
+		expect_from(&a, &b, "y", 1);
+	}
+	for (int tos = 0x20; tos <= 0x60; tos += 0x20) {
+		assert_ok(rsetsockopt(a.fd, IPPROTO_IP, IP_TOS, &tos, sizeof(tos)));
+		send_to(a.fd, &b, "these bytes", 11);
+		expect_from(&b, &a, "these bytes", 11);
+		assert_int_equal(tos_of(raw, "these bytes"), tos);
+	}
+	close(raw);
+	assert_ok(rclose(a.fd));
+	assert_ok(rclose(b.fd));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -449,6 +493,7 @@ int main(void)
 		cmocka_unit_test(udp__nonsense_is_dropped),
 		cmocka_unit_test(name__tells_the_link),
 		cmocka_unit_test(name__is_one_on_each_link),
+		cmocka_unit_test(tos__is_that_of_the_packets),
 	};
 
 	enter_own_network();
