@@ -167,6 +167,8 @@ ssize_t vb_rs_datagram_send(struct vb_rs *s, const struct msghdr *msg, int flags
 	uint64_t deadline = vb_rs_deadline(vb_rs_may_block(s, flags), s->options.send_timeout_ns);
 	if (!addr)
 		to = s->datagram->peer;
+	else
+		vb_cma_addr_settle(&to);
 	n = to.family ? send_locked(s, &to, msg->msg_iov, (int)msg->msg_iovlen, deadline) : -EDESTADDRREQ;
 	pthread_mutex_unlock(&s->lock);
 	return n;
@@ -188,6 +190,8 @@ int vb_rs_datagram_connect(struct vb_rs *s, const struct sockaddr *addr, socklen
 
 	if (addr->sa_family != AF_UNSPEC && vb_cma_addr_parse(addr, &to))
 		return -EINVAL;
+	if (to.family)
+		vb_cma_addr_settle(&to);
 	pthread_mutex_lock(&s->lock);
 	if (to.family)
 		err = vb_rs_dest_get(s, &to, &dest);

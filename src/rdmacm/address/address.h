@@ -34,6 +34,8 @@ int vb_cma_addr_parse(const struct sockaddr *sa, struct vb_cma_addr *addr);
 void vb_cma_addr_format(const struct vb_cma_addr *addr, struct sockaddr_storage *ss);
 void vb_cma_addr_any(sa_family_t family, struct vb_cma_addr *addr);
 bool vb_cma_addr_is_any(const struct vb_cma_addr *addr);
+/* A destination that is unspecified means this host, as for connect(2). */
+void vb_cma_addr_settle(struct vb_cma_addr *dst);
 bool vb_cma_ip_is_v4(const struct in6_addr *ip);
 /* 127/8 or ::1. */
 bool vb_cma_ip_is_loopback(const struct in6_addr *ip);

@@ -17,6 +17,11 @@ static struct listener bound_to(struct address a)
 
 static struct listener bound(const char *ip) { return bound_to(address(ip, 0)); }
 
+static uint16_t port_of(const struct listener *l)
+{
+	return ntohs(((const struct sockaddr_in *)&l->address.sa)->sin_port); /* at the same place in IPv6's */
+}
+
 static void send_to(int from, struct listener *to, const void *data, size_t n)
 {
 	assert_int_equal(rsendto(from, data, n, 0, sockaddr(&to->address), length_of(&to->address)), n);
@@ -165,6 +170,24 @@ static void connected__hears_its_peer_alone(void **state)
 	assert_ok(rclose(a.fd));
 	assert_ok(rclose(b.fd));
 	assert_ok(rclose(stranger.fd));
+}
+
+/* As a destination it is this host. */
+static void connected__to_a_wildcard(void **state)
+{
+	struct listener a = bound("127.0.0.1"), b = bound("127.0.0.1");
+	struct address any = with_port(address("0.0.0.0", 0), htons(port_of(&b)));
+
+	(void)state;
+	assert_ok(rconnect(a.fd, sockaddr(&any), length_of(&any)));
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(rsend(a.fd, "to b", 4, 0), 4);
+		expect_from(&b, &a, "to b", 4);
+		send_to(b.fd, &a, "to a", 4);
+		expect_from(&a, &b, "to a", 4);
+	}
+	assert_ok(rclose(a.fd));
+	assert_ok(rclose(b.fd));
 }
 
 /* The stranger knows its queue pair. */
@@ -380,11 +403,6 @@ static struct address on_link(const char *link, uint16_t port)
 	return a;
 }
 
-static uint16_t port_of(const struct listener *l)
-{
-	return ntohs(((const struct sockaddr_in6 *)&l->address.sa)->sin6_port);
-}
-
 /* The name says on which link, over UDP and between queue pairs. */
 static void name__tells_the_link(void **state)
 {
@@ -482,6 +500,7 @@ int main(void)
 		cmocka_unit_test(datagrams__on_a_wildcard),
 		cmocka_unit_test(receive__a_strangers_first_at_once),
 		cmocka_unit_test(connected__hears_its_peer_alone),
+		cmocka_unit_test(connected__to_a_wildcard),
 		cmocka_unit_test(connected__is_not_woken_by_a_stranger),
 		cmocka_unit_test(connected__to_another_while_a_thread_sends),
 		cmocka_unit_test(ends__wake_who_waits),
