@@ -55,19 +55,6 @@ static enum ibv_mtu path_mtu(enum ibv_mtu ours, const struct vb_cma_addr *dst, c
 	return theirs < ours ? theirs : ours;
 }
 
-/* The unspecified address means this host, as for connect(2). */
-static void settle_wildcard(struct vb_cma_addr *dst)
-{
-	if (!vb_cma_addr_is_any(dst))
-		return;
-	if (vb_ip_is_v4(&dst->ip)) {
-		dst->ip.s6_addr[12] = 127;
-		dst->ip.s6_addr[15] = 1;
-	} else {
-		dst->ip = in6addr_loopback;
-	}
-}
-
 /* A link-local address is on the link that is named, else on that of the source. */
 static int settle_scope(const struct vb_cma_id *id, const char *call, struct vb_cma_addr *dst)
 {
@@ -89,7 +76,7 @@ static int resolve(struct vb_cma_id *id, const char *call, struct vb_cma_addr *d
 	struct vb_cma_addr src;
 	char text[VB_CMA_TEXT];
 
-	settle_wildcard(dst);
+	vb_cma_addr_settle(dst);
 	int err = settle_scope(id, call, dst);
 	if (err)
 		return err;

@@ -31,12 +31,6 @@ static void copy_source(struct vb_rs *s, const struct vb_cma_addr *src, struct m
 	vb_rs_copy_address((struct sockaddr *)&ss, msg->msg_name, &msg->msg_namelen);
 }
 
-/* A connected socket receives from its peer alone. */
-static bool is_wanted(const struct vb_rs_datagram *d, const struct vb_cma_addr *src)
-{
-	return !d->peer.family || vb_rs_is_same_name(&d->peer, src);
-}
-
 /* Would a receive not wait? */
 static bool can_receive(struct vb_rs *s)
 {
@@ -58,7 +52,8 @@ static ssize_t receive_locked(struct vb_rs *s, struct msghdr *msg, int flags)
 		if (!vb_rs_datagram_is_readable(s))
 			return 0; /* reading is shut */
 		size_t bytes = vb_rs_datagram_next_locked(s, &src, &data, &port);
-		bool wanted = is_wanted(s->datagram, &src);
+		/* It may have come before the socket was connected. */
+		bool wanted = vb_rs_datagram_is_wanted(s->datagram, &src);
 		size_t n = wanted ? scatter(msg->msg_iov, (int)msg->msg_iovlen, data, bytes) : 0;
 		if (!wanted || !(flags & MSG_PEEK))
 			vb_rs_datagram_release_locked(s, port);
@@ -122,6 +117,15 @@ static ssize_t send_packet(struct vb_rs_dest *dest, const struct iovec *iov, int
 	return -err;
 }
 
+static ssize_t send_by_udp(struct vb_rs *s, const struct vb_rs_dest *dest, const struct iovec *iov,
+			   int iovcnt, size_t bytes)
+{
+	uint8_t data[VB_RS_SLOT_BYTES];
+
+	gather(data, iov, iovcnt);
+	return vb_rs_udp_send(s, dest, data, bytes, VB_RS_UDP_DATA);
+}
+
 static ssize_t send_locked(struct vb_rs *s, const struct vb_cma_addr *to, const struct iovec *iov, int iovcnt,
 			   uint64_t deadline)
 {
@@ -141,7 +145,7 @@ static ssize_t send_locked(struct vb_rs *s, const struct vb_cma_addr *to, const 
 	if (err)
 		return err;
 	if (!vb_rs_dest_has_qp(dest))
-		return vb_rs_udp_send(s, dest, iov, iovcnt, VB_RS_UDP_DATA);
+		return send_by_udp(s, dest, iov, iovcnt, bytes);
 	if (!dest->port->num_free) {
 		err = vb_rs_wait_locked(s, vb_rs_datagram_is_writable, deadline, NULL);
 		if (err)
@@ -163,6 +167,8 @@ ssize_t vb_rs_datagram_send(struct vb_rs *s, const struct msghdr *msg, int flags
 	uint64_t deadline = vb_rs_deadline(vb_rs_may_block(s, flags), s->options.send_timeout_ns);
 	if (!addr)
 		to = s->datagram->peer;
+	else
+		vb_cma_addr_settle(&to);
 	n = to.family ? send_locked(s, &to, msg->msg_iov, (int)msg->msg_iovlen, deadline) : -EDESTADDRREQ;
 	pthread_mutex_unlock(&s->lock);
 	return n;
@@ -184,6 +190,8 @@ int vb_rs_datagram_connect(struct vb_rs *s, const struct sockaddr *addr, socklen
 
 	if (addr->sa_family != AF_UNSPEC && vb_cma_addr_parse(addr, &to))
 		return -EINVAL;
+	if (to.family)
+		vb_cma_addr_settle(&to);
 	pthread_mutex_lock(&s->lock);
 	if (to.family)
 		err = vb_rs_dest_get(s, &to, &dest);

@@ -191,7 +191,9 @@ static int set_time(struct vb_rs *s, const struct option *o, const void *val, so
 
 static int set_service_type(struct vb_rs *s, int value)
 {
-	s->options.tos = (uint8_t)value;
+	s->options.tos = value == -1 ? 0 : (uint8_t)value; /* IPV6_TCLASS: -1 is the default */
+	if (s->datagram)
+		vb_rs_dests_renew(s);
 	if (s->id)
 		(void)rdma_set_option(s->id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &s->options.tos,
 				      sizeof(s->options.tos));
@@ -251,7 +253,7 @@ VB_EXPORT int rsetsockopt(int socket, int level, int optname, const void *optval
 		err = -EFAULT;
 	else if (!vb_rs_is_stream(s) && level != SOL_RDMA)
 		err = setsockopt(s->fd, level, optname, optval, optlen) ? -errno : 0;
-	if (!err && !o && vb_rs_is_stream(s)) {
+	if (!err && !o && (vb_rs_is_stream(s) || level == SOL_RDMA)) {
 		vb_explain(__func__, "level %d, option %d is not one of those of rsockets", level, optname);
 		err = -ENOTSUP;
 	}
@@ -400,6 +402,12 @@ static int get_locked(struct vb_rs *s, const struct option *o, void *val, sockle
 	return put_value(val, len, &number, sizeof(number));
 }
 
+/* Does a datagram socket's UDP socket know its value? */
+static bool is_the_kernels(const struct vb_rs *s, int level, const struct option *o)
+{
+	return !vb_rs_is_stream(s) && level != SOL_RDMA && (!o || o->kind == IGNORED);
+}
+
 VB_EXPORT int rgetsockopt(int socket, int level, int optname, void *optval, socklen_t *optlen)
 {
 	VB_DEFERRED;
@@ -411,12 +419,12 @@ VB_EXPORT int rgetsockopt(int socket, int level, int optname, void *optval, sock
 		return -1;
 	if (!optval || !optlen) {
 		err = -EFAULT;
+	} else if (is_the_kernels(s, level, o)) {
+		err = getsockopt(s->fd, level, optname, optval, optlen) ? -errno : 0;
 	} else if (o) {
 		pthread_mutex_lock(&s->lock);
 		err = get_locked(s, o, optval, optlen);
 		pthread_mutex_unlock(&s->lock);
-	} else if (!vb_rs_is_stream(s)) {
-		err = getsockopt(s->fd, level, optname, optval, optlen) ? -errno : 0;
 	}
 	vb_rs_put(s);
 	return (int)vb_rs_result(err);

@@ -423,44 +423,48 @@ def forking_stream(options, row=ROW, **rules):
     )
 
 
+def absent(*needed):
+    """Why what a script runs is not here: the first of the programs and files that are missing; else ""."""
+    missing = [name for name in needed if not (os.path.exists(name) if "/" in name else shutil.which(name))]
+    return f"{missing[0]} is not installed" if missing else ""
+
+
 def preloaded_cases():
-    """Of the programs that are installed: they stand behind an env or in a script."""
-    if shutil.which("nc.traditional"):
-        yield Case(
-            "librspreload: netcat",
-            client=f"{FOLDER}/netcat.sh {PRELOAD} 20 {{addr}} {{port}}",
-            client_shows=("^the files are the same$",),
-        )
+    """Programs that make sockets, over rdma-core's preload library."""
+    yield Case(
+        "librspreload: netcat",
+        client=f"{FOLDER}/netcat.sh {PRELOAD} 20 {{addr}} {{port}}",
+        client_shows=("^the files are the same$",),
+        not_here=absent("nc.traditional", PRELOAD),
+    )
     yield forking_stream("-T v -I 10 -C 5 -S 5000")
-    if shutil.which("iperf3"):
-        yield iperf("librspreload", PRELOAD, "-t 1")
-        yield iperf("librspreload", PRELOAD, "-t 1 -R -P 3")
+    yield iperf("librspreload", PRELOAD, "-t 1")
+    yield iperf("librspreload", PRELOAD, "-t 1 -R -P 3")
 
 
 def own_preloaded_cases():
     """Servers and their clients over our preload library, their data compared."""
-    if shutil.which("nc.traditional"):
+    yield Case(
+        "sockets: netcat",
+        client=f"{FOLDER}/netcat.sh {OWN_PRELOAD} 20 {{addr}} {{port}}",
+        client_shows=("^the files are the same$",),
+        not_here=absent("nc.traditional"),
+    )
+    for options in ("-t 1", "-t 1 -R -P 3", "-n 100M", "-t 1 --bidir", "-t 1 -Z"):
+        yield iperf("sockets", OWN_PRELOAD, options)
+    yield Case(
+        "sockets: redis",
+        client=f"{FOLDER}/redis.sh {OWN_PRELOAD} {{addr}} {{port}}",
+        client_shows=("^all values are right$",),
+        not_here=absent("redis-server", "redis-cli", "redis-benchmark"),
+    )
+    for options in ("worker_processes=2", "master_process=off"):
         yield Case(
-            "sockets: netcat",
-            client=f"{FOLDER}/netcat.sh {OWN_PRELOAD} 20 {{addr}} {{port}}",
-            client_shows=("^the files are the same$",),
+            f"sockets: nginx {options}",
+            client=f"{FOLDER}/nginx.sh {OWN_PRELOAD} {{addr}} {{port}} {options}",
+            client_shows=("^all answers are right$",),
+            not_here=absent("/usr/sbin/nginx", "wrk", "curl"),
         )
-    if shutil.which("iperf3"):
-        for options in ("-t 1", "-t 1 -R -P 3", "-n 100M", "-t 1 --bidir", "-t 1 -Z"):
-            yield iperf("sockets", OWN_PRELOAD, options)
-    if shutil.which("redis-server"):
-        yield Case(
-            "sockets: redis",
-            client=f"{FOLDER}/redis.sh {OWN_PRELOAD} {{addr}} {{port}}",
-            client_shows=("^all values are right$",),
-        )
-    if os.path.exists("/usr/sbin/nginx") and shutil.which("wrk"):
-        for options in ("worker_processes=2", "master_process=off"):
-            yield Case(
-                f"sockets: nginx {options}",
-                client=f"{FOLDER}/nginx.sh {OWN_PRELOAD} {{addr}} {{port}} {options}",
-                client_shows=("^all answers are right$",),
-            )
 
 
 POWERS = tuple(1 << power for power in range(1, 24))

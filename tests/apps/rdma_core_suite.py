@@ -256,6 +256,8 @@ def parse_options():
     parser.add_argument("--device")
     parser.add_argument("--gid", type=int)
     options = parser.parse_intermixed_args()
+    if options.update and options.patterns:
+        parser.error("--update writes what all tests give")
     endpoint = harness.endpoints()[-1]
     options.device = options.device or endpoint.dev
     options.gid = endpoint.gid if options.gid is None else options.gid

@@ -151,6 +151,25 @@ def captured_by_a_late_reader(path):
     return sum(data[-4:] == b"late" for _, _, data in packets.read_pcap(path))
 
 
+def endpoint_on_a_broken_library(folder):
+    """What becomes of a test that asks for one."""
+    if harness.missing_programs("ibv_devinfo"):
+        raise hosts.NotHere("ibv_devinfo is not installed")
+    verbatim = os.path.join(folder, "verbatim")
+    with open(verbatim, "w", encoding="ascii") as script:
+        script.write("#!/bin/sh\necho 'no devices' >&2\nexit 1\n")
+    os.chmod(verbatim, 0o755)
+    with hosts.Network() as network:
+        a, b = network.host("a"), network.host("b")
+        network.join(a, b)
+        try:
+            return a.endpoint(folder)
+        except AssertionError as failure:
+            return f"fails: {failure}"
+        except hosts.NotHere as reason:
+            return f"is skipped: {reason}"
+
+
 class Tap:
     def __init__(self):
         self.number = self.failed = 0
@@ -201,6 +220,11 @@ def main():
             tap.check("capture__has_its_end", late == LATE_DATAGRAMS, f"{late} of {LATE_DATAGRAMS}")
         except hosts.NotHere as reason:
             tap.skip("capture__has_its_end", reason)
+        try:
+            found = endpoint_on_a_broken_library(folder)
+            tap.check("endpoint__on_a_broken_library_fails", found.startswith("fails: "), found)
+        except hosts.NotHere as reason:
+            tap.skip("endpoint__on_a_broken_library_fails", reason)
     print(f"1..{tap.number}")
     return 1 if tap.failed else 0
 

@@ -163,10 +163,15 @@ class Host:
         )
 
     def _gid_index(self, build, interface, addr):
-        """The index of an address in the device's GID table, as ibv_devinfo shows it."""
-        table = self.run(
-            os.path.join(build, "verbatim"), "run", "ibv_devinfo", "-v", "-d", f"vb_{interface.name}"
-        )
+        """The index of an address in the device's GID table, as ibv_devinfo shows it. Where that fails, the
+        library is broken."""
+        if harness.missing_programs("ibv_devinfo"):
+            raise NotHere("ibv_devinfo is not installed")
+        verbatim = os.path.join(build, "verbatim")
+        try:
+            table = self.run(verbatim, "run", "ibv_devinfo", "-v", "-d", f"vb_{interface.name}")
+        except NotHere as failure:
+            raise AssertionError(str(failure)) from None
         return gid_index(table, addr)
 
     def close(self):

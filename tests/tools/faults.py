@@ -452,6 +452,8 @@ def main():
     ]
     todo = [row for row in todo if re.search(PATTERN, row[0])]
     print(f"1..{len(todo)}", flush=True)
+    if not todo:
+        print("# no case was chosen")
     failed = False
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
         results = [(name, fault, pool.submit(work, fault)) for name, work, fault in todo]
@@ -466,7 +468,7 @@ def main():
                 f"{'not ok' if reason else 'ok'} {number} - {name}" + (f"\n# {reason}" if reason else ""),
                 flush=True,
             )
-    return 1 if failed else 0
+    return 1 if failed or not todo else 0
 
 
 if __name__ == "__main__":

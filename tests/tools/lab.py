@@ -53,6 +53,14 @@ def lab_process(*args, prefix=(), **options):
     return subprocess.run([*prefix, VERBATIM, "lab", *args], **options)
 
 
+def impossible(attempt):
+    """Why no lab can be made here, in the command's own words; "" if one could be made, or the command is
+    broken."""
+    said = " ".join(attempt.stderr.split())
+    is_denied = "no lab can be made here: " in said and "ended while it was made" not in said
+    return said if attempt.returncode == 125 and (is_denied or "built without toml++" in said) else ""
+
+
 def marked():
     """{process: its name} of those with the mark."""
     found = {}
@@ -536,6 +544,18 @@ def kernel_denies_it():
     return None
 
 
+@case
+def what_is_broken_is_not_skipped():
+    def why(status, said):
+        return impossible(subprocess.CompletedProcess((), status, "", f"verbatim lab: {said}\n"))
+
+    denied_it = "no lab can be made here: map this user into a user namespace: Operation not permitted"
+    expect(why(125, denied_it), f"verbatim lab: {denied_it}", "the kernel denied it")
+    expect(why(125, "no lab can be made here: h1 ended while it was made"), "", "a process crashed")
+    expect(why(125, "cannot start a lab: Broken pipe"), "", "another error")
+    expect(why(-11, ""), "", "the command crashed")
+
+
 # Has the name of root's lab, and waits.
 SQUAT = """
 import socket
@@ -574,8 +594,9 @@ def ordinary_user():
 
 if __name__ == "__main__":
     harness.isolate()
-    if not shutil.which("unshare") or lab_process("up", "--hosts=1").returncode:
-        print("1..0 # SKIP no lab can be made here")
+    why = impossible(lab_process("up", "--hosts=1")) if shutil.which("unshare") else "no unshare(1) here"
+    if why:
+        print(f"1..0 # SKIP {why}")
         sys.exit(0)
     lab_process("down")
     sys.exit(run_cases(CASES))

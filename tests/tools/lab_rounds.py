@@ -16,7 +16,7 @@ import time
 
 import paths  # noqa: F401
 import harness
-from lab import ENV, LIMIT_S, ORDINARY_USER, VERBATIM, lab_process, marked, nothing_left
+from lab import ENV, LIMIT_S, ORDINARY_USER, VERBATIM, impossible, lab_process, marked, nothing_left
 from look import Failure, expect
 
 HOSTS = 8
@@ -93,8 +93,8 @@ def main():
     if missing := harness.missing_programs("rping", "setpriv"):
         print(f"1..0 # SKIP {missing[0]} is not installed")
         return 0
-    if lab_process("up", "--hosts=1", prefix=USER).returncode:
-        print("1..0 # SKIP no lab can be made here")
+    if why := impossible(lab_process("up", "--hosts=1", prefix=USER)):
+        print(f"1..0 # SKIP {why}")
         return 0
     lab("down")
     print(f"1..{rounds}", flush=True)

@@ -470,9 +470,9 @@ def folders_below_tmp():
 
 def skip_where_impossible():
     with written("hosts = 1\n" + program("one", "h1", "true")) as trial:
-        attempt = lab_process("run", trial)
-    if attempt.returncode:
-        print(f"1..0 # SKIP no scenario can be run here: {' '.join(attempt.stderr.split())}")
+        why = labs.impossible(lab_process("run", trial))
+    if why:
+        print(f"1..0 # SKIP {why}")
         sys.exit(0)
 
 

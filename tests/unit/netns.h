@@ -73,4 +73,21 @@ static inline bool netns_add_wire(void)
 	return status == 0;
 }
 
+#define NETNS_LINK_LOCAL "fe80::9:1"
+
+/*
+ * Gives the interface this address too, and waits until it can be used: the kernel has work of its own to do
+ * before.
+ */
+static inline bool netns_add_link_local(const char *interface)
+{
+	char command[300];
+
+	snprintf(command, sizeof(command),
+		 "ip -6 addr replace " NETNS_LINK_LOCAL "/64 dev %s nodad && for i in $(seq 200); do"
+		 " [ -n \"$(ip -6 addr show dev %s tentative)\" ] || exit 0; sleep 0.05; done; exit 1",
+		 interface, interface);
+	return system(command) == 0;
+}
+
 #endif

@@ -98,6 +98,18 @@ bool vb_cma_addr_is_any(const struct vb_cma_addr *addr)
 	return IN6_IS_ADDR_UNSPECIFIED(&addr->ip);
 }
 
+void vb_cma_addr_settle(struct vb_cma_addr *dst)
+{
+	if (!vb_cma_addr_is_any(dst))
+		return;
+	if (vb_ip_is_v4(&dst->ip)) {
+		dst->ip.s6_addr[12] = 127;
+		dst->ip.s6_addr[15] = 1;
+	} else {
+		dst->ip = in6addr_loopback;
+	}
+}
+
 const char *vb_cma_addr_text(const struct vb_cma_addr *addr, char text[VB_CMA_TEXT])
 {
 	char ip[INET6_ADDRSTRLEN] = "?";

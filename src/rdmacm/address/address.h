@@ -34,6 +34,8 @@ int vb_cma_addr_parse(const struct sockaddr *sa, struct vb_cma_addr *addr);
 void vb_cma_addr_format(const struct vb_cma_addr *addr, struct sockaddr_storage *ss);
 void vb_cma_addr_any(sa_family_t family, struct vb_cma_addr *addr);
 bool vb_cma_addr_is_any(const struct vb_cma_addr *addr);
+/* A destination that is unspecified means this host, as for connect(2). */
+void vb_cma_addr_settle(struct vb_cma_addr *dst);
 /*
  * Is it a result of rdma_getaddrinfo, or a copy of one, that means this host rather than one of its devices?
  */

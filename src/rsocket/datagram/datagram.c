@@ -54,21 +54,36 @@ static uint8_t *packet_in(struct vb_rs_port *p, uint32_t slot)
 	return p->receive_slots + (size_t)slot * VB_RS_RECEIVE_SLOT + VB_RS_GRH_BYTES;
 }
 
-static void take_packet(struct vb_rs_port *p, const struct ibv_wc *wc)
+/* The name does not say on which link a link-local address is: on that of the port. */
+static void take_name(const struct vb_rs_port *p, const struct vb_rs_name *name, struct vb_cma_addr *addr)
+{
+	vb_cma_addr_any(vb_rs_name_is_ipv4(name) ? AF_INET : AF_INET6, addr);
+	memcpy(&addr->ip, name->ip, sizeof(name->ip));
+	addr->port = name->port;
+	if (IN6_IS_ADDR_LINKLOCAL(&addr->ip))
+		addr->scope = vb_cma_id_of(p->id)->ifindex;
+}
+
+/* A datagram that nobody will receive does not wake whoever waits for one. */
+static void take_packet(const struct vb_rs_datagram *d, struct vb_rs_port *p, const struct ibv_wc *wc)
 {
 	uint32_t slot = (uint32_t)wc->wr_id,
 		 bytes = wc->byte_len > VB_RS_GRH_BYTES ? wc->byte_len - VB_RS_GRH_BYTES : 0;
-
 	struct vb_rs_name from;
+	struct vb_cma_addr src;
 
-	if (!vb_rs_ud_header_parse(packet_in(p, slot), bytes, &from)) {
-		(void)vb_rs_port_post_receive(p, slot);
-		return;
+	if (vb_rs_ud_header_parse(packet_in(p, slot), bytes, &from)) {
+		take_name(p, &from, &src);
+		if (vb_rs_datagram_is_wanted(d, &src)) {
+			p->ready[(p->first_ready + p->num_ready++) % p->num_receive] =
+				(struct vb_rs_received){ slot, bytes };
+			return;
+		}
 	}
-	p->ready[(p->first_ready + p->num_ready++) % p->num_receive] = (struct vb_rs_received){ slot, bytes };
+	(void)vb_rs_port_post_receive(p, slot);
 }
 
-static bool progress_port(struct vb_rs_port *p)
+static bool progress_port(const struct vb_rs_datagram *d, struct vb_rs_port *p)
 {
 	struct ibv_wc wc[VB_RS_BATCH];
 	bool any = false;
@@ -80,7 +95,7 @@ static bool progress_port(struct vb_rs_port *p)
 			if (wc[i].wr_id & VB_RS_IS_SEND)
 				p->free_slots[p->num_free++] = (uint32_t)wc[i].wr_id;
 			else if (wc[i].status == IBV_WC_SUCCESS)
-				take_packet(p, &wc[i]);
+				take_packet(d, p, &wc[i]);
 		}
 		any |= n > 0;
 	} while (n == VB_RS_BATCH);
@@ -94,7 +109,7 @@ bool vb_rs_datagram_progress_locked(struct vb_rs *s)
 	bool any = false;
 
 	vb_list_for_each(p, &d->ports, node)
-		any |= progress_port(p);
+		any |= progress_port(d, p);
 	if (!any && (d->udp_is_due || vb_list_is_empty(&d->ports) ||
 		     vb_rs_look_is_due(&d->udp_looked, VB_RS_LOOK_US)))
 		any = vb_rs_udp_take(s);
@@ -112,7 +127,7 @@ unsigned vb_rs_datagram_sleep_fds_locked(struct vb_rs *s, struct pollfd fds[VB_R
 		if (p->is_armed)
 			continue;
 		p->is_armed = !ibv_req_notify_cq(p->cq, 0);
-		any |= progress_port(p);
+		any |= progress_port(s->datagram, p);
 	}
 	fds[0] = (struct pollfd){ .fd = s->datagram->epfd, .events = POLLIN };
 	return any ? 0 : 1;
@@ -181,13 +196,6 @@ void vb_rs_datagram_shut_locked(struct vb_rs *s, int how)
 
 /* ---- what waits to be received ---- */
 
-static void take_name(const struct vb_rs_name *name, struct vb_cma_addr *addr)
-{
-	vb_cma_addr_any(vb_rs_name_is_ipv4(name) ? AF_INET : AF_INET6, addr);
-	memcpy(&addr->ip, name->ip, sizeof(name->ip));
-	addr->port = name->port;
-}
-
 size_t vb_rs_datagram_next_locked(struct vb_rs *s, struct vb_cma_addr *src, const uint8_t **data,
 				  struct vb_rs_port **port)
 {
@@ -209,7 +217,7 @@ size_t vb_rs_datagram_next_locked(struct vb_rs *s, struct vb_cma_addr *src, cons
 		const uint8_t *packet = packet_in(p, r->slot);
 		struct vb_rs_name name;
 		uint32_t header = vb_rs_ud_header_parse(packet, r->bytes, &name);
-		take_name(&name, src);
+		take_name(p, &name, src);
 		*data = packet + header;
 		*port = p;
 		return r->bytes - header;

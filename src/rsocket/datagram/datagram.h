@@ -88,9 +88,17 @@ struct vb_rs_datagram {
 	bool reading_is_shut, writing_is_shut; /* rshutdown, rclose */
 };
 
+/* A program may leave out the link of a link-local address where its socket has one. */
 static inline bool vb_rs_is_same_name(const struct vb_cma_addr *a, const struct vb_cma_addr *b)
 {
-	return a->port == b->port && !memcmp(&a->ip, &b->ip, sizeof(a->ip));
+	return a->port == b->port && !memcmp(&a->ip, &b->ip, sizeof(a->ip)) &&
+	       (a->scope == b->scope || !a->scope || !b->scope);
+}
+
+/* A connected socket receives from its peer alone. */
+static inline bool vb_rs_datagram_is_wanted(const struct vb_rs_datagram *d, const struct vb_cma_addr *src)
+{
+	return !d->peer.family || vb_rs_is_same_name(&d->peer, src);
 }
 
 /* ---- ports (port.c) ---- */
@@ -106,8 +114,10 @@ int vb_rs_port_post_receive(struct vb_rs_port *p, uint32_t slot);
 /* The destination of this address. 0 or a negative errno. Frees all others if there are too many. */
 int vb_rs_dest_get(struct vb_rs *s, const struct vb_cma_addr *addr, struct vb_rs_dest **out);
 void vb_rs_dests_free(struct vb_rs *s);
+/* Their queue pairs are reached as the options say now. */
+void vb_rs_dests_renew(struct vb_rs *s);
 /* Bytes or a negative errno. */
-ssize_t vb_rs_udp_send(struct vb_rs *s, const struct vb_rs_dest *dest, const struct iovec *iov, int iovcnt,
+ssize_t vb_rs_udp_send(struct vb_rs *s, const struct vb_rs_dest *dest, const void *data, size_t bytes,
 		       enum vb_rs_udp_op op);
 /* Takes what came. True: something did; then it may have freed destinations. */
 bool vb_rs_udp_take(struct vb_rs *s);

@@ -6,7 +6,7 @@
 #include "host/net/route.h"
 #include "rsocket/datagram/datagram.h"
 
-enum { MAX_UDP_RECEIVED = 64, MAX_DESTS = 4096, MAX_IOV = 64 };
+enum { MAX_UDP_RECEIVED = 64, MAX_DESTS = 4096 };
 
 /* ---- destinations ---- */
 
@@ -71,8 +71,9 @@ static int source_for(struct vb_rs *s, const struct vb_cma_addr *to, struct vb_c
 	err = vb_route_find(&to->ip, to->scope, NULL, &route);
 	if (err)
 		return err;
+	unsigned link = to->scope ? to->scope : route.ifindex;
 	out->ip = route.source;
-	out->scope = IN6_IS_ADDR_LINKLOCAL(&out->ip) ? route.ifindex : 0;
+	out->scope = IN6_IS_ADDR_LINKLOCAL(&out->ip) ? link : 0;
 	out->family = to->family;
 	return 0;
 }
@@ -106,7 +107,7 @@ int vb_rs_dest_get(struct vb_rs *s, const struct vb_cma_addr *addr, struct vb_rs
 }
 
 /* The peer's queue pair has the address that its UDP messages come from. */
-static void make_ah(struct vb_rs_dest *dest)
+static void make_ah(const struct vb_rs *s, struct vb_rs_dest *dest)
 {
 	struct ibv_ah_attr attr = { 0 };
 	union ibv_gid dgid;
@@ -115,29 +116,38 @@ static void make_ah(struct vb_rs_dest *dest)
 		return;
 	memcpy(dgid.raw, &dest->addr.ip, sizeof(dgid.raw));
 	vb_cma_fill_ah(vb_cma_id_of(dest->port->id), &dgid, &attr);
+	attr.grh.traffic_class = s->options.tos;
 	dest->ah = ibv_create_ah(dest->port->id->pd, &attr);
+}
+
+void vb_rs_dests_renew(struct vb_rs *s)
+{
+	for (unsigned i = 0; i < VB_RS_BUCKETS; i++) {
+		for (struct vb_rs_dest *dest = s->datagram->buckets[i]; dest; dest = dest->next) {
+			if (!dest->ah)
+				continue;
+			ibv_destroy_ah(dest->ah);
+			dest->ah = NULL;
+			make_ah(s, dest);
+		}
+	}
 }
 
 /* ---- UDP ---- */
 
-ssize_t vb_rs_udp_send(struct vb_rs *s, const struct vb_rs_dest *dest, const struct iovec *iov, int iovcnt,
+ssize_t vb_rs_udp_send(struct vb_rs *s, const struct vb_rs_dest *dest, const void *data, size_t bytes,
 		       enum vb_rs_udp_op op)
 {
 	VB_UNCANCELLED;
-	struct iovec all[MAX_IOV + 1];
 	struct sockaddr_storage to;
 	struct vb_rs_udp h;
-	struct msghdr msg = { .msg_name = &to, .msg_iov = all, .msg_iovlen = (size_t)iovcnt + 1 };
-
-	if (iovcnt > MAX_IOV)
-		return -EMSGSIZE;
 	struct vb_rs_name ours = vb_rs_name_of(&dest->port->addr);
 	uint32_t header_bytes = vb_rs_udp_header_make(&ours, dest->port->id->qp->qp_num, op, &h);
+	struct iovec parts[] = { { h.b, header_bytes }, { (void *)(uintptr_t)data, bytes } };
+	struct msghdr msg = { .msg_name = &to, .msg_iov = parts, .msg_iovlen = VB_ARRAY_LEN(parts) };
+
 	vb_cma_addr_format(&dest->addr, &to);
 	msg.msg_namelen = to.ss_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
-	all[0] = (struct iovec){ h.b, header_bytes };
-	if (iovcnt)
-		memcpy(&all[1], iov, (size_t)iovcnt * sizeof(*iov));
 	ssize_t n = sendmsg(s->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
 	return n < 0 ? -errno : n - (ssize_t)header_bytes;
 }
@@ -168,27 +178,30 @@ static void take_udp(struct vb_rs *s, const uint8_t *data, size_t bytes, const s
 	    vb_rs_dest_get(s, &src, &dest))
 		return;
 	bool answers = vb_rs_peer_learn(&dest->peer, &h);
-	make_ah(dest);
+	make_ah(s, dest);
 	if (!answers)
 		return;
 	(void)vb_rs_udp_send(s, dest, NULL, 0, VB_RS_UDP_CONTROL);
-	queue_received(s->datagram, &src, data + header_bytes, bytes - header_bytes);
+	if (vb_rs_datagram_is_wanted(s->datagram, &src))
+		queue_received(s->datagram, &src, data + header_bytes, bytes - header_bytes);
 }
 
 bool vb_rs_udp_take(struct vb_rs *s)
 {
 	VB_UNCANCELLED;
-	uint8_t data[VB_RS_SLOT_BYTES];
+	uint8_t data[VB_RS_UDP_IPV6_BYTES + VB_RS_SLOT_BYTES]; /* what has room in a slot may come over UDP */
 	struct sockaddr_storage from;
 	socklen_t len = sizeof(from);
 	ssize_t n;
 	bool any = false;
 
 	for (unsigned i = 0; i < VB_RS_BATCH; i++, len = sizeof(from)) {
-		n = recvfrom(s->fd, data, sizeof(data), MSG_DONTWAIT, (struct sockaddr *)&from, &len);
+		n = recvfrom(s->fd, data, sizeof(data), MSG_DONTWAIT | MSG_TRUNC, (struct sockaddr *)&from,
+			     &len);
 		if (n < 0)
 			break;
-		take_udp(s, data, (size_t)n, &from);
+		if ((size_t)n <= sizeof(data))
+			take_udp(s, data, (size_t)n, &from);
 		any = true;
 	}
 	s->datagram->udp_is_due = any;

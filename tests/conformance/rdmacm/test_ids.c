@@ -487,6 +487,7 @@ static void seterrno__is_minus_one(void **state)
 	(void)state;
 	assert_refused(EBUSY, rdma_seterrno(EBUSY));
 	assert_int_equal(rdma_seterrno(0), 0);
+	assert_refused(EBUSY, rdma_seterrno(-EBUSY)); /* either sign */
 }
 
 static void event_str__names_all(void **state)
@@ -495,7 +496,8 @@ static void event_str__names_all(void **state)
 	assert_string_equal(rdma_event_str(RDMA_CM_EVENT_ADDR_RESOLVED), "RDMA_CM_EVENT_ADDR_RESOLVED");
 	assert_string_equal(rdma_event_str(RDMA_CM_EVENT_CONNECT_RESPONSE), "RDMA_CM_EVENT_CONNECT_RESPONSE");
 	assert_string_equal(rdma_event_str(RDMA_CM_EVENT_TIMEWAIT_EXIT), "RDMA_CM_EVENT_TIMEWAIT_EXIT");
-	for (int i = 0; i <= RDMA_CM_EVENT_TIMEWAIT_EXIT; i++)
+	assert_string_equal(rdma_event_str(RDMA_CM_EVENT_INTERNAL), "RDMA_CM_EVENT_INTERNAL");
+	for (int i = 0; i <= RDMA_CM_EVENT_INTERNAL; i++)
 		assert_memory_equal(rdma_event_str((enum rdma_cm_event_type)i), "RDMA_CM_EVENT_", 14);
 	assert_string_equal(rdma_event_str((enum rdma_cm_event_type)99), "UNKNOWN EVENT");
 	assert_string_equal(rdma_event_str((enum rdma_cm_event_type)-1), "UNKNOWN EVENT");

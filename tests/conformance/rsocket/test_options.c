@@ -84,6 +84,25 @@ static void options__refused(void **state)
 	assert_ok(rclose(s));
 }
 
+/* What is not of SOL_RDMA is its UDP socket's, too. */
+static void options__of_a_datagram_socket(void **state)
+{
+	int d = rsocket(AF_INET, SOCK_DGRAM, 0), value = 1;
+	socklen_t len = sizeof(value);
+
+	(void)state;
+	assert_true(d >= 0);
+	assert_ok(set(d, SOL_RDMA, RDMA_SQSIZE, 100));
+	assert_int_equal(get(d, SOL_RDMA, RDMA_SQSIZE), 100);
+	assert_ok(set(d, SOL_SOCKET, SO_BROADCAST, 1));
+	assert_int_equal(get(d, SOL_SOCKET, SO_BROADCAST), 1);
+	assert_refused(ENOTSUP, set(d, SOL_RDMA, 12345, 1));
+	assert_refused(ENOTSUP, rgetsockopt(d, SOL_RDMA, 12345, &value, &len));
+	assert_refused(ENOPROTOOPT, set(d, SOL_SOCKET, 12345, 1));
+	assert_refused(ENOPROTOOPT, rgetsockopt(d, SOL_SOCKET, 12345, &value, &len));
+	assert_ok(rclose(d));
+}
+
 /* iperf3 gives up on a socket that does not tell. */
 static void congestion__any_name_is_taken(void **state)
 {
@@ -235,6 +254,7 @@ int main(void)
 		cmocka_unit_test(options__are_told_as_set),
 		cmocka_unit_test(options__of_a_new_socket),
 		cmocka_unit_test(options__refused),
+		cmocka_unit_test(options__of_a_datagram_socket),
 		cmocka_unit_test(congestion__any_name_is_taken),
 		cmocka_unit_test(sizes__only_before_the_connection),
 		cmocka_unit_test(accepted__inherits),

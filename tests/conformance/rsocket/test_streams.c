@@ -1172,16 +1172,23 @@ static void peer__dies_while_it_is_written_to(void **state)
 	close_all(s, &l, ready);
 }
 
+/* News may take a while on a busy machine; only the first write counts. */
 static void close__fails_the_peers_next_write(void **state)
 {
-	struct ends e = connected("127.0.0.1");
+	ssize_t n = 1;
 
 	(void)state;
-	assert_works(&e);
-	assert_ok(rclose(e.server));
-	usleep(BETWEEN_CALLS_US);
-	assert_refused(ECONNRESET, (int)rsend(e.client, "x", 1, 0));
-	assert_ok(rclose(e.client));
+	for (unsigned us = BETWEEN_CALLS_US; n == 1 && us < WAIT_MS * 1000u; us *= 2) {
+		struct ends e = connected("127.0.0.1");
+
+		assert_works(&e);
+		assert_ok(rclose(e.server));
+		usleep(us);
+		n = rsend(e.client, "x", 1, 0);
+		assert_true(n == 1 || errno == ECONNRESET);
+		assert_ok(rclose(e.client));
+	}
+	assert_int_equal(n, -1);
 }
 
 /* On the wire, where that is all that can be known, keepalive finds out. */
