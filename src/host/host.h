@@ -478,6 +478,8 @@ struct vb_netif {
  * ifindex, loopback last.
  */
 VB_EXPORT int vb_netif_list(struct vb_netif **list, unsigned *count);
+/* The next list is read anew. For who misses an address, which the kernel may have without having told so. */
+VB_EXPORT void vb_netif_expire(void);
 /*
  * Calls changed(arg) from the progress thread after addresses, links or MTUs changed (rtnetlink groups). Once
  * per process.

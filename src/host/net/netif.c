@@ -402,10 +402,20 @@ static bool has_unread_locked(void)
 	return recv(notices.fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) >= 0 || errno != EAGAIN;
 }
 
-/* The kernel queues notices before the call that makes a change returns. */
+/*
+ * The kernel queues notices before the call that makes a change returns. But of an IPv6 address that is not
+ * probed (IFA_F_NODAD) it tells a little later: who misses one calls vb_netif_expire.
+ */
 static bool last_holds_locked(void)
 {
 	return has_notices && last.list && !has_unread_locked() && !list_is_stale;
+}
+
+void vb_netif_expire(void)
+{
+	vb_host_lock();
+	list_is_stale = true;
+	vb_host_unlock();
 }
 
 static int renew_locked(void)

@@ -51,6 +51,10 @@ int vb_cma_id_attach(struct vb_cma_id *id)
 	struct vb_cma_source source;
 	int err = vb_cma_device_find(&id->src, &source);
 
+	if (err == -ENODEV) { /* the address may be so new that the kernel has not told of it yet */
+		vb_netif_expire();
+		err = vb_cma_device_find(&id->src, &source);
+	}
 	if (err)
 		return err;
 	vb_cma_lock();

@@ -2,8 +2,12 @@
 /* Interfaces that come, change and go while ids are on their devices, in a network of the test's own. */
 #include "cm.h"
 
-#define ADDRESS "10.9.0.1"
-#define LATER   "10.9.0.2"
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+
+#define ADDRESS    "10.9.0.1"
+#define LATER      "10.9.0.2"
+#define LATER_V6   "fd09::77"
 #define LINK_LOCAL NETNS_LINK_LOCAL
 
 static struct rdma_cm_id *bound_to(struct rdma_event_channel *ch, const char *ip)
@@ -320,6 +324,51 @@ static void link_local__takes_the_link_of_its_source(void **state)
 	rdma_freeaddrinfo(from);
 }
 
+/*
+ * As `ip -6 addr add LATER_V6/64 nodad dev wire` or `del` does, without a process that takes time to end.
+ * type: RTM_NEWADDR or RTM_DELADDR.
+ */
+static void change_address(uint16_t type)
+{
+	struct {
+		struct nlmsghdr head;
+		struct ifaddrmsg address;
+		struct rtattr attribute;
+		struct in6_addr ip;
+	} change = { .head = { sizeof(change), type, NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE, 0, 0 },
+		     .address = { AF_INET6, 64, IFA_F_NODAD, 0, if_nametoindex("wire") },
+		     .attribute = { RTA_LENGTH(sizeof(change.ip)), IFA_LOCAL } };
+	struct {
+		struct nlmsghdr head;
+		struct nlmsgerr error;
+		char rest[256];
+	} answer;
+	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+
+	assert_int_equal(inet_pton(AF_INET6, LATER_V6, &change.ip), 1);
+	assert_int_equal(send(fd, &change, sizeof(change), 0), sizeof(change));
+	assert_true(recv(fd, &answer, sizeof(answer), 0) > 0);
+	assert_int_equal(answer.head.nlmsg_type, NLMSG_ERROR);
+	assert_int_equal(answer.error.error, 0);
+	close(fd);
+}
+
+/* The kernel tells of such an address only when it has been there for a while. */
+static void address__can_be_bound_at_once(void **state)
+{
+	struct rdma_event_channel *ch = new_channel();
+	struct address a = address(LATER_V6, 0);
+
+	for (int i = 0; i < 100; i++) {
+		struct rdma_cm_id *id = new_id(ch, RDMA_PS_TCP);
+		change_address(RTM_NEWADDR);
+		assert_ok(rdma_bind_addr(id, sockaddr(&a)));
+		assert_ok(rdma_destroy_id(id));
+		change_address(RTM_DELADDR);
+	}
+	rdma_destroy_event_channel(ch);
+}
+
 /* A listener on a link-local address of each link, all on one port. */
 static struct rdma_cm_id *listener_on_link(struct rdma_event_channel *ch, const char *link, uint16_t port)
 {
@@ -406,6 +455,7 @@ int main(void)
 		cmocka_unit_test(multicast__is_of_one_interface),
 		cmocka_unit_test(multicast__is_from_an_address_of_its_kind),
 		cmocka_unit_test(interface__takes_its_groups_along),
+		cmocka_unit_test(address__can_be_bound_at_once),
 		cmocka_unit_test_setup(link_local__names_its_link, add_link_local),
 		cmocka_unit_test_setup(link_local__takes_the_link_of_its_source, add_link_local),
 		cmocka_unit_test_setup(link_local__is_one_on_each_link, add_link_local),
