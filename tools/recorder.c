@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/nanoseconds.h"
+#include "base/clock.h"
 #include "command.h"
 #include "frame.h"
 #include "latency.h"

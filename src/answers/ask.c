@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "base/nanoseconds.h"
+#include "base/clock.h"
 #include "base/waits.h"
 
 enum { MAX_SLOTS = 4096 };

@@ -12,7 +12,7 @@
 
 #include "answers/ask.h"
 #include "base/base.h"
-#include "base/nanoseconds.h"
+#include "base/clock.h"
 #include "host/tree.h"
 
 enum { PATIENCE_MS = 300, STEP_MS = 5, MOST_ENTRIES = 8192 };

@@ -30,7 +30,7 @@ static inline uint64_t vb_ticks(void)
 	return ticks;
 }
 #else
-#include "base/nanoseconds.h"
+#include "base/clock.h"
 static inline uint64_t vb_ticks_us(void) { return 1000; }
 static inline uint64_t vb_ticks(void) { return vb_clock_ns(CLOCK_MONOTONIC); }
 #endif

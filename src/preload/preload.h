@@ -44,7 +44,7 @@
 
 #include "base/base.h"
 #include "base/cancel.h"
-#include "base/nanoseconds.h"
+#include "base/clock.h"
 #include "base/numbers.h"
 #include "rsocket/private.h"
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/fdsets.h"
 #include "base/lock.h"
 #include "base/signals.h"

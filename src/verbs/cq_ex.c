@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "base/nanoseconds.h"
+#include "base/clock.h"
 #include "verbs/verbs.h"
 
 static inline struct vb_verbs_cq *of(struct ibv_cq_ex *ex)

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "../command.h"
-#include "base/nanoseconds.h"
+#include "base/clock.h"
 #include "call.h"
 #include "load.h"
 #include "progress.h"

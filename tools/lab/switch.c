@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "../command.h"
+#include "base/clock.h"
 #include "base/heap.h"
-#include "base/nanoseconds.h"
 #include "frame.h"
 #include "links.h"
 #include "switch.h"

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/cancel.h"
-#include "base/nanoseconds.h"
+#include "base/clock.h"
 
 enum {
 	/* in a row that find the process halted: a single look may find all threads asleep by chance */

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/cancel.h"
-#include "base/nanoseconds.h"
+#include "base/clock.h"
 
 uint64_t vb_now_ns(void) { return vb_clock_ns(CLOCK_MONOTONIC); }
 
