@@ -1256,6 +1256,7 @@ static void cq__overrun_of_a_receiver(struct end *e)
 	p.cap.max_recv_wr = 1024;
 	p.timeout = 8;
 	p.retry_cnt = 2;
+	p.rnr_retry = 7;
 	rc_start(e, &p);
 	for (int i = 0; e->passive && i < 600; i++)
 		rc_recv(e, i, 1024, 8);
@@ -1268,7 +1269,8 @@ static void cq__overrun_of_a_receiver(struct end *e)
 			rc_pause_ms(1);
 	} else {
 		struct ibv_wc wc = { .status = IBV_WC_SUCCESS };
-		for (int i = 0; i < 600 && wc.status == IBV_WC_SUCCESS; i++) {
+		/* once all receives are used, the next message waits until the receiver breaks */
+		for (int i = 0; wc.status == IBV_WC_SUCCESS; i++) {
 			POST(e, .id = i, .opcode = IBV_WR_SEND, .len = 8);
 			wc = rc_wait(e->scq);
 			CHECK_EQ(wc.wr_id, i);
