@@ -284,6 +284,8 @@ static int is_of_one_moment_in_pieces(int fd)
 	char name[64], text[64] = "", whole[64] = "";
 	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
 	int same = open(name, O_RDONLY);
+	for (int i = 0; i < 10; i++) /* its number gets two digits */
+		send_datagram();
 	int good = !lseek(fd, 0, SEEK_SET) && read(fd, text, 1) == 1 &&
 		   pread(same, whole, sizeof(whole) - 1, 0) > 0 && send_datagram() &&
 		   read(fd, text + 1, sizeof(text) - 2) > 0 && !strcmp(text, whole);
