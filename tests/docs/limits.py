@@ -91,7 +91,8 @@ SAID = {
     "man/man3/rdma_disconnect.3": [(r"some (\d+) seconds", CONNECTION_S)],
     "man/man3/rdma_set_option.3": [(r"The default is (\d+), half a second", ACK_TIMEOUT)],
     "man/man7/rdma_cm.7": [
-        (r"sent (\d+) times in (\d+) seconds, one for datagrams in (\d+)", RETRIES + 1, CONNECTION_S, DATAGRAM_S)
+        (r"sent (\d+) times in (\d+) seconds, one for datagrams in (\d+)", RETRIES + 1, CONNECTION_S,
+         DATAGRAM_S)  # fmt: skip
     ],
     "man/man7/verbatim.7": [
         (r"pieces per request (?:\.\w+ )*(\d+), (\d+)", WRS, PIECES),

@@ -19,7 +19,7 @@ static struct listener bound(const char *ip) { return bound_to(address(ip, 0)); 
 
 static uint16_t port_of(const struct listener *l)
 {
-	return ntohs(((const struct sockaddr_in *)&l->address.sa)->sin_port); /* at the same place in IPv6's */
+	return ntohs(((const struct sockaddr_in *)&l->address.sa)->sin_port); /* as in sockaddr_in6 */
 }
 
 static void send_to(int from, struct listener *to, const void *data, size_t n)
