@@ -363,10 +363,13 @@ assert not libc.unshare({NEW_NETWORK}), os.strerror(ctypes.get_errno())
 with socket.socket() as inet:
     fcntl.ioctl(inet, {SETS_FLAGS}, struct.pack("16sH22x", b"lo", {IS_UP}))
 there = os.open("/proc/self/ns/net", os.O_RDONLY)
+count()  # the tree is made
 libc.setns(here, {NEW_NETWORK})
 before = count()
 libc.setns(there, {NEW_NETWORK})
-print(before, count())
+led = os.open("{HW_COUNTERS}rdma_sends", os.O_RDONLY)
+with open(f"/proc/self/fd/{{led}}") as counter:  # a name whose reads update nothing
+    print(before, int(counter.read()))
 """
 
 
