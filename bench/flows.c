@@ -38,7 +38,7 @@ enum {
 
 #define RDMA "rdma"
 
-/* One end of a connection. What is sent and received is never looked at: all of it has one place. */
+/* One end of a connection. Nobody looks at the data, so all messages share one buffer. */
 struct flow {
 	int fd;                      /* TCP's */
 	struct rdma_cm_id *id;       /* or NULL */
@@ -47,7 +47,7 @@ struct flow {
 	unsigned under_way;          /* sends, of RDMA's */
 };
 
-/* The first message of a flow to whoever counts. */
+/* The first message of a flow to the receiver. */
 struct hello {
 	uint32_t number;
 	uint32_t answered;           /* each of its messages, of so many bytes; 0: none is */
@@ -158,7 +158,7 @@ static struct flow *connect_flow(const char *host, const char *port)
 	return flow;
 }
 
-/* Who listens: both kinds' */
+/* A listening socket, or a listening id. */
 struct listener {
 	int fd;
 	struct rdma_cm_id *id;
@@ -423,7 +423,7 @@ static void go_round(char **argv)
 	pthread_join(thread, NULL);
 	for (size_t i = 0; i < rounds; i++)
 		took[i] = all_reduce();
-	/* Nobody goes before the rank before is done. */
+	/* A rank stays until the rank before it is done. */
 	if (!put(ring.next, 1) || !take(ring.previous, 1, true) || !drain(ring.next))
 		die("the ring has broken");
 	if (rank == 0)

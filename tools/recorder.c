@@ -23,7 +23,8 @@ enum { COMMENT = 256, PEER = 96, PEERS = 256 };
 
 struct source {
 	int fd;                         /* -1: it has ended, or a mistake was found */
-	bool answered, refused;         /* that it is captured */
+	bool answered;                  /* that it is captured */
+	bool refused;                   /* it is given up, for a reason that was printed: not asked again */
 	pid_t pid;
 	char name[PROCESS_NAME];
 	uint32_t interface;
@@ -93,7 +94,7 @@ struct recorder *recorder_open(const struct recorder_options *options)
 		free(r);
 		return NULL;
 	}
-	next_source(r);
+	next_source(r); /* allocates both arrays: polling uses them before there is a source */
 	r->realtime_ns = vb_clock_ns(CLOCK_REALTIME) - vb_clock_ns(CLOCK_MONOTONIC);
 	pcapng_begin(&r->file, r->out, "verbatim " VB_VERSION);
 	return r;

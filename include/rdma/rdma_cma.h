@@ -237,8 +237,8 @@ struct rdma_event_channel *rdma_create_event_channel(void);
 void rdma_destroy_event_channel(struct rdma_event_channel *channel);
 
 /*
- * Wait for an event on the channel. EAGAIN: channel->fd is non-blocking, and none is there; EINTR: a signal
- * handler ran. The event lives until rdma_ack_cm_event(). rdma_get_cm_event(3)
+ * Wait for an event on the channel. The event lives until rdma_ack_cm_event(). EAGAIN: channel->fd is
+ * non-blocking, and there is no event; EINTR: a signal handler ran. rdma_get_cm_event(3)
  */
 int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **event);
 

@@ -425,6 +425,7 @@ static int move(struct vb_qp *qp, const struct ibv_qp_attr *a, int mask, enum ib
 		enum ibv_qp_state next, const struct in6_addr *sgid)
 {
 	struct ibv_qp_attr before = qp->attr;
+	struct in6_addr sgid_before = qp->sgid;
 	if (next == IBV_QPS_RESET) {
 		reset(qp);
 		return 0;
@@ -440,6 +441,7 @@ static int move(struct vb_qp *qp, const struct ibv_qp_attr *a, int mask, enum ib
 	int err = cur == IBV_QPS_INIT && next == IBV_QPS_RTR ? take_path(qp) : 0;
 	if (err) {
 		qp->attr = before;
+		qp->sgid = sgid_before;
 		return err;
 	}
 	atomic_store(&qp->qkey, qp->attr.qkey);

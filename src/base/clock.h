@@ -3,14 +3,20 @@
 #ifndef VB_CLOCK_H
 #define VB_CLOCK_H
 
+#include <sys/time.h>
 #include <time.h>
 
 #include "base/nanoseconds.h"
 
-/* Of a time that is not negative. */
+/* Of times that are not negative. */
 static inline uint64_t vb_ns_of_timespec(struct timespec t)
 {
 	return (uint64_t)t.tv_sec * VB_NS_PER_S + (uint64_t)t.tv_nsec;
+}
+
+static inline uint64_t vb_ns_of_timeval(struct timeval t)
+{
+	return (uint64_t)t.tv_sec * VB_NS_PER_S + (uint64_t)t.tv_usec * VB_NS_PER_US;
 }
 
 static inline struct timespec vb_timespec_of_ns(uint64_t ns)

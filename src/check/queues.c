@@ -325,8 +325,8 @@ void vb_check_send_refused(struct vb_qp *qp, int err)
 	else if (unpolled && is_left_unpolled(qp->checked))
 		vb_check_report_here(VB_CHECK_UNPOLLED, NULL,
 				     "QP 0x%06x: the send queue has been full for a second, and its "
-				     "completion queue has never been polled: the places of %u requests are free "
-				     "once their completions are polled", qp->qpn, posted);
+				     "completion queue has never been polled: the places of %u requests are "
+				     "free once their completions are polled", qp->qpn, posted);
 }
 
 void vb_check_cq_overran(struct vb_cq *cq, const struct vb_qp *qp)

@@ -478,7 +478,10 @@ struct vb_netif {
  * ifindex, loopback last.
  */
 VB_EXPORT int vb_netif_list(struct vb_netif **list, unsigned *count);
-/* The next list is read anew. For who misses an address, which the kernel may have without having told so. */
+/*
+ * Lets the next vb_netif_list() ask the kernel again. A caller that misses an address calls this, as the
+ * kernel's message about a new address may still be on its way.
+ */
 VB_EXPORT void vb_netif_expire(void);
 /*
  * Calls changed(arg) from the progress thread after addresses, links or MTUs changed (rtnetlink groups). Once

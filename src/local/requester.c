@@ -76,8 +76,8 @@ static const char *why_silent(struct vb_local_qp *l)
 		return "the remote queue pair was reset";
 	return atomic_load(&t->psns[1]) != l->qp->attr.sq_psn ?
 		       "the remote rq_psn is not this sq_psn" :
-		       "the remote queue pair was not reset with this one: it expects what follows the messages "
-		       "that it has taken";
+		       "the remote queue pair was not reset with this one: it expects what follows the "
+		       "messages that it has taken";
 }
 
 /* The peer's QP does not respond: after all retries the oldest request fails, as on a wire. */

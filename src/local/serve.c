@@ -80,14 +80,15 @@ static void refuse_session(struct vb_local_qp *l, uint32_t epoch)
 	atomic_store(&l->resp.serving, false);
 	l->resp.their_epoch = epoch;
 	atomic_store(&l->mine->ack, vb_shm_ack(0, epoch, IBV_WC_REM_OP_ERR));
-	vb_explain("responder", "QP 0x%06x: QP 0x%06x was reset in the middle of a message, and this one was not",
+	vb_explain("responder",
+		   "QP 0x%06x: QP 0x%06x was reset in the middle of a message, and this one was not",
 		   l->qp->qpn, l->their_qpn);
 	vb_peer_ring(l->peer, l->their_qpn);
 }
 
 /*
- * Takes up a requester that is bound, from its first slot on; or its next session, if it was reset before a
- * message had begun.
+ * Takes up a requester that is bound, from its first slot on. A requester that was reset is taken up anew,
+ * unless the reset came in the middle of a message.
  */
 static __attribute__((noinline)) bool take_up(struct vb_local_qp *l, uint32_t mode)
 {

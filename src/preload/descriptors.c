@@ -126,22 +126,16 @@ static int control(int fd, int cmd, void *arg)
 	return result;
 }
 
-VB_EXPORT int fcntl(int fd, int cmd, ...)
-{
-	va_list args;
-
-	va_start(args, cmd);
-	void *arg = va_arg(args, void *);
-	va_end(args);
-	return control(fd, cmd, arg);
-}
-
-VB_EXPORT int fcntl64(int fd, int cmd, ...)
-{
-	va_list args;
-
-	va_start(args, cmd);
-	void *arg = va_arg(args, void *);
-	va_end(args);
-	return control(fd, cmd, arg);
-}
+#define FCNTL(name)                                    \
+	VB_EXPORT int name(int fd, int cmd, ...)       \
+	{                                              \
+		va_list args;                          \
+                                                       \
+		va_start(args, cmd);                   \
+		void *arg = va_arg(args, void *);      \
+		va_end(args);                          \
+		return control(fd, cmd, arg);          \
+	}
+FCNTL(fcntl)
+FCNTL(fcntl64) /* what programs call that are built for 64-bit file offsets */
+#undef FCNTL

@@ -31,10 +31,11 @@ void vb_copy_options(const struct vb_sock *v, int fd, vb_set_option set, int to)
 	static const struct {
 		int level, name;
 	} copied[] = {
-		{ SOL_SOCKET, SO_REUSEADDR }, { SOL_SOCKET, SO_KEEPALIVE }, { SOL_SOCKET, SO_OOBINLINE }, { SOL_SOCKET, SO_LINGER },
-		{ SOL_SOCKET, SO_RCVTIMEO }, { SOL_SOCKET, SO_SNDTIMEO }, { SOL_SOCKET, SO_PRIORITY }, { IPPROTO_TCP, TCP_NODELAY },
-		{ IPPROTO_TCP, TCP_KEEPIDLE }, { IPPROTO_TCP, TCP_KEEPINTVL }, { IPPROTO_TCP, TCP_KEEPCNT },
-		{ IPPROTO_TCP, TCP_USER_TIMEOUT }, { IPPROTO_IP, IP_TOS }, { IPPROTO_IPV6, IPV6_V6ONLY }, { IPPROTO_IPV6, IPV6_TCLASS },
+		{ SOL_SOCKET, SO_REUSEADDR },    { SOL_SOCKET, SO_KEEPALIVE },  { SOL_SOCKET, SO_OOBINLINE },
+		{ SOL_SOCKET, SO_LINGER },       { SOL_SOCKET, SO_RCVTIMEO },   { SOL_SOCKET, SO_SNDTIMEO },
+		{ SOL_SOCKET, SO_PRIORITY },     { IPPROTO_TCP, TCP_NODELAY },  { IPPROTO_TCP, TCP_KEEPIDLE },
+		{ IPPROTO_TCP, TCP_KEEPINTVL },  { IPPROTO_TCP, TCP_KEEPCNT },  { IPPROTO_TCP, TCP_USER_TIMEOUT },
+		{ IPPROTO_IP, IP_TOS },          { IPPROTO_IPV6, IPV6_V6ONLY }, { IPPROTO_IPV6, IPV6_TCLASS },
 	};
 
 	for (size_t i = 0; i < VB_ARRAY_LEN(copied); i++)
@@ -63,5 +64,5 @@ uint64_t vb_timeout_of(int fd, int name)
 
 	if (vb_real()->getsockopt(fd, SOL_SOCKET, name, &tv, &len) || (!tv.tv_sec && !tv.tv_usec))
 		return VB_RS_NEVER;
-	return (uint64_t)tv.tv_sec * VB_NS_PER_S + (uint64_t)tv.tv_usec * 1000;
+	return vb_ns_of_timeval(tv);
 }

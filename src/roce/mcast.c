@@ -22,13 +22,6 @@ static struct vb_list attachments = VB_LIST_INIT(attachments);
 static unsigned count;
 static pthread_mutex_t change_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static bool is_group(const struct in6_addr *mgid)
-{
-	if (vb_ip_is_v4(mgid))
-		return mgid->s6_addr[12] >> 4 == 0xe;
-	return IN6_IS_ADDR_MULTICAST(mgid);
-}
-
 static struct attachment *find_locked(const struct vb_qp *qp, const struct in6_addr *mgid)
 {
 	struct attachment *a;
@@ -61,7 +54,7 @@ static int add_locked(struct vb_qp *qp, const struct in6_addr *mgid)
 
 int vb_mcast_attach(struct vb_qp *qp, const struct in6_addr *mgid)
 {
-	if (qp->type != IBV_QPT_UD || !is_group(mgid)) {
+	if (qp->type != IBV_QPT_UD || !vb_ip_is_multicast(mgid)) {
 		vb_explain(
 			"ibv_attach_mcast", "%s",
 			qp->type != IBV_QPT_UD ?

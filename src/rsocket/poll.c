@@ -355,7 +355,7 @@ static uint64_t time_of(const struct timeval *timeout)
 
 	if (!timeout || timeout->tv_sec > LONGEST_S)
 		return VB_RS_NEVER;
-	return (uint64_t)timeout->tv_sec * VB_NS_PER_S + (uint64_t)timeout->tv_usec * VB_NS_PER_US;
+	return vb_ns_of_timeval(*timeout);
 }
 
 VB_EXPORT int rselect(int nfds, fd_set *readfds, fd_set *writefds, fd_set *exceptfds, struct timeval *timeout)

@@ -20,6 +20,7 @@
 #include "adapter/fault_injection.h"
 #include "adapter/queues/noted.h"
 #include "adapter/queues/queue.h"
+#include "base/nanoseconds.h"
 
 static struct verbs_context below; /* the tables without the wrappers */
 
@@ -113,7 +114,7 @@ static uint32_t find_locked(struct queue queue, const struct withheld **last)
 /* For the next one that is due, and soon: a queue pair may fail, and nobody poll. */
 static void set_timer_locked(void)
 {
-	enum { SOON_NS = 10000000 };
+	enum { SOON_NS = 10 * VB_NS_PER_MS };
 	uint64_t next_ns = vb_now_ns() + SOON_NS;
 	struct withheld *k;
 	vb_list_for_each(k, &withheld, node)
@@ -157,26 +158,19 @@ static bool is_shut(struct queue queue)
 	       (rq_of(queue)->is_closed || atomic_load(&vb_qp_of(queue.qp)->state) == IBV_QPS_RESET);
 }
 
-/* What the adapter would answer if the withheld receives were there: 0 or an errno value. */
-static int refusal_of(struct queue queue, const struct ibv_recv_wr *wr, uint32_t kept)
-{
-	const struct vb_rq *rq = rq_of(queue);
-	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > rq->max_sge)
-		return EINVAL;
-	return atomic_load(&rq->tail) - atomic_load(&rq->polled) + kept >= rq->max_wr ? ENOMEM : 0;
-}
-
 static int post_one_locked(struct queue queue, const struct ibv_recv_wr *wr)
 {
+	const struct vb_rq *rq = rq_of(queue);
 	const struct withheld *before;
 	struct ibv_recv_wr one = *wr;
 	uint32_t kept = find_locked(queue, &before);
 	one.next = NULL;
 	if (is_shut(queue))
 		return post_below(queue, &one);
-	int err = refusal_of(queue, wr, kept);
+	/* As the adapter would answer if the withheld receives were in its queue. */
+	int err = vb_rq_refusal(rq, wr, atomic_load(&rq->tail) + kept);
 	if (err) {
-		vb_rq_explain(rq_of(queue), queue.qp ? "ibv_post_recv" : "ibv_post_srq_recv", err);
+		vb_rq_explain(rq, queue.qp ? "ibv_post_recv" : "ibv_post_srq_recv", err);
 		return err;
 	}
 	uint64_t due_ns = due_of(queue);
@@ -230,8 +224,8 @@ static bool is_flushed(const struct withheld *k)
 }
 
 /*
- * Posts the receives whose time has come, and those of queue pairs in the error state. If a shared queue has
- * become too small for it meanwhile, the receive is lost.
+ * Posts each receive whose time has come, or whose queue pair is in the error state. The receive is lost if
+ * the program has made its shared queue too small for it meanwhile.
  */
 static void post_due(uint64_t now_ns)
 {

@@ -104,6 +104,11 @@ static bool grow_bytes(struct vb_wr_batch *b, size_t more)
 	return true;
 }
 
+static inline bool has_bytes_for(struct vb_wr_batch *b, size_t more)
+{
+	return b->nbytes + more <= b->bytes_room || grow_bytes(b, more);
+}
+
 /* ---- requests ---- */
 
 static inline struct ibv_send_wr *last(struct vb_wr_batch *b)
@@ -217,7 +222,7 @@ static void wr_send_tso(struct ibv_qp_ex *ex, void *header, uint16_t header_byte
 	struct vb_wr_batch *b = of(ex)->batch;
 	struct ibv_send_wr *wr = add(ex, IBV_WR_TSO);
 	if (header && header_bytes && header_bytes <= of(ex)->qp.sq.header_room) {
-		if (b->nbytes + header_bytes > b->bytes_room && !grow_bytes(b, header_bytes))
+		if (!has_bytes_for(b, header_bytes))
 			return;
 		header = memcpy(b->bytes + b->nbytes, header, header_bytes);
 		b->nbytes += header_bytes;
@@ -305,7 +310,7 @@ static void set_inline_data_list(struct ibv_qp_ex *ex, size_t count, const struc
 		}
 		total += list[i].length;
 	}
-	if (b->nbytes + total > b->bytes_room && !grow_bytes(b, total))
+	if (!has_bytes_for(b, total))
 		return;
 	struct ibv_sge *to = add_sges(b, total ? 1 : 0);
 	if (!to)

@@ -6,6 +6,7 @@ perftest says that it has sent; ports count on when queue pairs and processes ar
 usage: counters.py BUILD_DIR [PATTERN]
 """
 import contextlib
+import functools
 import os
 import re
 import signal
@@ -344,11 +345,29 @@ def port_counter(name):
     return int(verbatim("run", "cat", COUNTERS + name))
 
 
-def is_tree_readable():
-    return "vb_lo" in verbatim("run", "ls", "/sys/class/infiniband")
-
-
 HW_COUNTERS = "/sys/class/infiniband/vb_lo/ports/1/hw_counters/"
+
+
+def needs_own_tree(function):
+    @functools.wraps(function)
+    def run():
+        if "vb_lo" not in verbatim("run", "ls", "/sys/class/infiniband"):
+            return "there is no place for the tree"
+        if os.environ[harness.ISOLATED_BY] == "no":
+            return "without namespaces, other tests' processes count in the same tree, and may end it"
+        return function()
+
+    return run
+
+
+@contextlib.contextmanager
+def user_of_tree():
+    """The tree goes with its last user, and what ports have counted with it."""
+    with program(["sh", "-c", f"ls {HW_COUNTERS} && exec sleep 600"]) as holder:
+        holder.stdout.readline()
+        yield
+
+
 NEW_NETWORK, SETS_FLAGS, IS_UP = 0x40000000, 0x8914, 0x1
 
 # Looks at a counter in its own network namespace, and at once in another, where nothing runs.
@@ -374,11 +393,8 @@ with open(f"/proc/self/fd/{{led}}") as counter:  # a name whose reads update not
 
 
 @case
+@needs_own_tree
 def tree__of_the_network_that_a_process_is_in():
-    if not is_tree_readable():
-        return "there is no place for the tree"
-    if os.environ[harness.ISOLATED_BY] == "no":
-        return "no network namespaces here"
     with traffic("two", ["send"], "local"):
         before, after = map(int, verbatim("run", sys.executable, "-c", MOVING).split())
     expect((before >= KINDS["send"][2], after), (True, 0), f"SENDs here ({before}) and there")
@@ -386,18 +402,14 @@ def tree__of_the_network_that_a_process_is_in():
 
 
 @case
+@needs_own_tree
 def tree__readers_in_two_pid_namespaces():
     """What one reader has noted of a process, the other adds nothing to: pids are other ones there."""
-    if not is_tree_readable():
-        return "there is no place for the tree"
-    if os.environ[harness.ISOLATED_BY] == "no":
-        return "without namespaces, other tests' processes count in the same tree"
     inside = ["unshare", "--pid", "--fork", "--mount-proc"]
     if subprocess.run([*inside, "true"], capture_output=True, check=False).returncode:
         return "no pid namespaces here"
     read = [VERBATIM, "run", "cat", HW_COUNTERS + "rdma_sends"]
-    with program(["sh", "-c", f"ls {HW_COUNTERS} && exec sleep 600"]) as holder:
-        holder.stdout.readline()  # the tree stays
+    with user_of_tree():
         with traffic("two", ["send"], "local"):
             found = [
                 int(subprocess.run(words, capture_output=True, text=True, check=True, timeout=LIMIT_S).stdout)
@@ -430,12 +442,9 @@ print(before, count())
 
 
 @case
+@needs_own_tree
 def tree__reader_without_descriptors():
     """It takes no process for gone that it could not ask."""
-    if not is_tree_readable():
-        return "there is no place for the tree"
-    if os.environ[harness.ISOLATED_BY] == "no":
-        return "without namespaces, other tests' processes count in the same tree"
     with traffic("two", ["send"], "local"):
         before, after = map(int, verbatim("run", sys.executable, "-c", WITHOUT_DESCRIPTORS).split())
     expect((before >= KINDS["send"][2], after), (True, before), f"SENDs ({before}) before and after")
@@ -443,17 +452,12 @@ def tree__reader_without_descriptors():
 
 
 @case
+@needs_own_tree
 def tree__sums_of_processes_that_ended_one_after_the_other():
-    if not is_tree_readable():
-        return "there is no place for the tree"
-    if os.environ[harness.ISOLATED_BY] == "no":
-        return "without namespaces, other tests' processes count in the same tree"
-
     def sends():
         return int(verbatim("run", "cat", HW_COUNTERS + "rdma_sends"))
 
-    with program(["sh", "-c", f"ls {HW_COUNTERS} && exec sleep 600"]) as holder:
-        holder.stdout.readline()  # the tree stays
+    with user_of_tree():
         found = [sends()]
         for _ in range(3):
             with traffic("two", ["send"], "local"):
@@ -466,17 +470,12 @@ def tree__sums_of_processes_that_ended_one_after_the_other():
 
 
 @case
+@needs_own_tree
 def tree__moves_by_what_shared_memory_carried():
-    if not is_tree_readable():
-        return "there is no place for the tree"
-    if os.environ[harness.ISOLATED_BY] == "no":
-        return "without namespaces, other tests' processes count in the same tree, and may take it with them"
     names = ["port_xmit_data", "port_rcv_data", "port_xmit_packets", "port_rcv_packets"]
     size = sum(count * each for _, _, count, each in KINDS.values())
     packets = sum(max(count, count * each // 1024) for _, _, count, each in KINDS.values())
-    # The tree goes with its last user, and what ports have counted with it.
-    with program(["sh", "-c", f"ls {COUNTERS} && exec sleep 600"]) as holder:
-        holder.stdout.readline()
+    with user_of_tree():
         before = {name: port_counter(name) for name in names}
         with traffic("two", list(KINDS), "local") as two:
             now = {name: port_counter(name) for name in names}

@@ -156,8 +156,9 @@ static void parse__mistakes_have_a_place(void **unused)
 		{ "link down #3", 0, 12 }, { "event QP_FATAL", 6, 8 }, { "lose", 4, 0 }, { "lose REQ port=3", 9, 6 }, { "refuse port=0", 12, 1 },
 		{ "vanish times 3", 0, 14 }, { "seed", 4, 0 }, { "seed=x", 5, 1 }, { "seed=1; seed=2", 8, 6 }, { "seed=1 drop", 7, 4 },
 		{ "stall ibv_poll_cq 1s", 6, 11 }, { "drop #99999999999999999999", 5, 21 },
-		{ "delay 0ms", 6, 3 }, { "delay 0us-0ms", 6, 7 }, { "freeze 0s", 7, 2 }, { "stall 0.0001us ibv_poll_cq", 6, 8 },
-		{ "rnr for 0s", 8, 2 }, { "link down for 0ms", 14, 3 }, { "drop of cm qp=3", 0, 15 },
+		{ "delay 0ms", 6, 3 }, { "delay 0us-0ms", 6, 7 }, { "freeze 0s", 7, 2 },
+		{ "stall 0.0001us ibv_poll_cq", 6, 8 }, { "rnr for 0s", 8, 2 }, { "link down for 0ms", 14, 3 },
+		{ "drop of cm qp=3", 0, 15 },
 	};
 	for (size_t i = 0; i < VB_ARRAY_LEN(cases); i++) {
 		struct vb_fault_error e = refused(cases[i].text);
@@ -352,9 +353,11 @@ static void explain__says_it(void **unused)
 		{ "fail ibv_reg_mr ENOMEM #3", "failed with errno 12 (ENOMEM): number 3 of the calls of ibv_reg_mr" },
 		{ "fail ibv_reg_mr 87", "failed with errno 87: all of the calls of ibv_reg_mr" },
 		{ "link down for 50ms after 1s", "the link of every device is down for 50 ms: once, 1 s after the first device was opened" },
-		{ "freeze 1s at ibv_post_send", "nothing goes out or comes in for 1 s: at the first call of ibv_post_send" },
-		{ "vanish at ibv_post_send times 2", "every peer is gone without a word: at number 1 of the calls of ibv_post_send "
-						     "on each queue pair, 2 times at most" },
+		{ "freeze 1s at ibv_post_send",
+		  "nothing goes out or comes in for 1 s: at the first call of ibv_post_send" },
+		{ "vanish at ibv_post_send times 2",
+		  "every peer is gone without a word: at number 1 of the calls of ibv_post_send on each queue "
+		  "pair, 2 times at most" },
 		{ "refuse port=7174", "rejected with reason 28 (CONSUMER_DEFINED): all of the connection requests that the process sends or gets "
 				      "for port 7174" },
 	};

@@ -518,7 +518,8 @@ static void close_epoll(void)
 	CHILD_CHECK(own);
 	while ((entry = readdir(own))) {
 		char what[64] = "";
-		if (readlinkat(dirfd(own), entry->d_name, what, sizeof what - 1) > 0 && strstr(what, "eventpoll"))
+		if (readlinkat(dirfd(own), entry->d_name, what, sizeof what - 1) > 0 &&
+		    strstr(what, "eventpoll"))
 			close(atoi(entry->d_name));
 	}
 	closedir(own);

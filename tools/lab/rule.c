@@ -43,7 +43,10 @@ static const struct setting {
 };
 enum { SETTINGS = sizeof(settings) / sizeof(settings[0]), DEFAULT_LATE_NS = 100000 };
 
-/* A number and its unit, which is the rest of the word. What would become 0 and is not 0 is refused. */
+/*
+ * Reads a number and its unit, which is the rest of the word. Refuses a number that is too large, and one
+ * that is not 0 but would be rounded to 0.
+ */
 static bool scale(const char *word, const struct unit *units, double *value)
 {
 	char *end;

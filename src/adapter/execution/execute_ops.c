@@ -136,7 +136,8 @@ static bool receive_lost(void *ctx)
 	if (!x->qp->srq || (x->receive_status != IBV_WC_SUCCESS && !is_short))
 		return false;
 	if (!x->why) /* else whoever refused the message says why */
-		vb_explain_limit("receiver", "QP 0x%06x, receive wr_id 0x%llx: a part of its message was lost",
+		vb_explain_limit("receiver",
+				 "QP 0x%06x, receive wr_id 0x%llx: a part of its message was lost",
 				 x->qp->qpn, (unsigned long long)x->rwqe.wr_id);
 	vb_execution_end_receive(x, is_short ? IBV_WC_LOC_LEN_ERR : IBV_WC_REM_INV_REQ_ERR);
 	return true;

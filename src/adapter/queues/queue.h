@@ -68,13 +68,20 @@ static inline struct vb_receive *vb_receive_at(const struct vb_rq *rq, uint32_t 
 	return (struct vb_receive *)(rq->slots + (size_t)(position & rq->mask) * rq->stride);
 }
 
+/* 0, or the errno value with which a receive is refused that would be posted at this position. */
+static inline int vb_rq_refusal(const struct vb_rq *rq, const struct ibv_recv_wr *wr, uint32_t position)
+{
+	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > rq->max_sge)
+		return EINVAL;
+	return position - atomic_load_explicit(&rq->polled, memory_order_acquire) >= rq->max_wr ? ENOMEM : 0;
+}
+
 static inline int vb_rq_post_one_locked(struct vb_rq *rq, const struct ibv_recv_wr *wr)
 {
 	uint32_t tail = atomic_load_explicit(&rq->tail, memory_order_acquire);
-	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > rq->max_sge)
-		return EINVAL;
-	if (tail - atomic_load_explicit(&rq->polled, memory_order_acquire) >= rq->max_wr)
-		return ENOMEM;
+	int err = vb_rq_refusal(rq, wr, tail);
+	if (err)
+		return err;
 	struct vb_receive *s = vb_receive_at(rq, tail);
 	s->wr_id = wr->wr_id;
 	s->nsge = wr->num_sge;

@@ -24,8 +24,8 @@ const char *vb_wc_status_text(enum ibv_wc_status status)
 {
 	static const char *const texts[] = {
 		[IBV_WC_LOC_QP_OP_ERR] =
-			"a READ or atomic needs max_rd_atomic of at least 1 (ibv_modify_qp to RTS); or no memory is "
-			"left for the bytes of requests",
+			"a READ or atomic needs max_rd_atomic of at least 1 (ibv_modify_qp to RTS); or "
+			"no memory is left for the bytes of requests",
 		[IBV_WC_LOC_PROT_ERR] =
 			"an lkey does not cover its list, or the memory that the list names is not there",
 		[IBV_WC_BAD_RESP_ERR] = "the peer's answer does not fit the request",

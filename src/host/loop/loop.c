@@ -414,8 +414,9 @@ static int wait_events(struct epoll_event *events, uint64_t until)
 }
 
 /*
- * The program has closed descriptors that are not its own, as one does that closes all. The thread goes on
- * with timers and all that polling finds, and neither spins nor writes into what has the numbers now.
+ * The program has closed the library's descriptors, as one does that closes every number. The thread still
+ * runs timers and whatever polling finds. It does not spin, and it does not write to the files that have the
+ * descriptors' numbers now.
  */
 __attribute__((cold)) static void sleep_without_descriptors(uint64_t until)
 {

@@ -148,7 +148,7 @@ static int finish_in(void *at, size_t bytes, unsigned advice, const char *aside,
  */
 static void put_back(char *aside, uintptr_t at, size_t bytes)
 {
-	size_t page = (size_t)sysconf(_SC_PAGESIZE), half = bytes / page / 2 * page;
+	size_t page = vb_page_bytes(), half = bytes / page / 2 * page;
 	if (vb_trap_holds(at, bytes)) {
 		move_pages_to(aside, bytes, 0, (void *)at);
 	} else if (!half) {

@@ -3,8 +3,8 @@
  * The trap that remap.h speaks of: whoever touches a trapped range sleeps until it is woken. Without
  * userfaultfd there is none (VB_REMAP_ALONE), and these functions do nothing and succeed.
  *
- * System calls are made directly: the sanitizers' wrappers of mmap and mremap would take a move for the
- * program's own.
+ * This header makes its system calls directly, not through libc: the sanitizers wrap mmap and mremap there,
+ * and would believe that the program has moved its memory.
  */
 #ifndef VB_HOST_TRAP_H
 #define VB_HOST_TRAP_H

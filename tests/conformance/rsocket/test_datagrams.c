@@ -172,6 +172,17 @@ static void connected__hears_its_peer_alone(void **state)
 	assert_ok(rclose(stranger.fd));
 }
 
+/* a is connected to b. */
+static void talk(struct listener *a, struct listener *b)
+{
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(rsend(a->fd, "to b", 4, 0), 4);
+		expect_from(b, a, "to b", 4);
+		send_to(b->fd, a, "to a", 4);
+		expect_from(a, b, "to a", 4);
+	}
+}
+
 /* As a destination it is this host. */
 static void connected__to_a_wildcard(void **state)
 {
@@ -180,12 +191,7 @@ static void connected__to_a_wildcard(void **state)
 
 	(void)state;
 	assert_ok(rconnect(a.fd, sockaddr(&any), length_of(&any)));
-	for (int i = 0; i < 3; i++) {
-		assert_int_equal(rsend(a.fd, "to b", 4, 0), 4);
-		expect_from(&b, &a, "to b", 4);
-		send_to(b.fd, &a, "to a", 4);
-		expect_from(&a, &b, "to a", 4);
-	}
+	talk(&a, &b);
 	assert_ok(rclose(a.fd));
 	assert_ok(rclose(b.fd));
 }
@@ -412,12 +418,7 @@ static void name__tells_the_link(void **state)
 	assert_true(netns_add_link_local("wire"));
 	struct listener a = bound_to(on_link("wire", 0)), b = bound_to(on_link("wire", 0));
 	assert_ok(rconnect(a.fd, sockaddr(&b.address), length_of(&b.address)));
-	for (int i = 0; i < 3; i++) {
-		assert_int_equal(rsend(a.fd, "to b", 4, 0), 4);
-		expect_from(&b, &a, "to b", 4);
-		send_to(b.fd, &a, "to a", 4);
-		expect_from(&a, &b, "to a", 4);
-	}
+	talk(&a, &b);
 	assert_ok(rclose(a.fd));
 	assert_ok(rclose(b.fd));
 }

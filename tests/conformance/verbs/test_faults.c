@@ -209,13 +209,7 @@ static void complete__sends_of_datagrams_stop(void **state)
 static void complete__operations_on_tags_are_no_receives(void **state)
 {
 	struct world *w = *state;
-	struct ibv_srq_init_attr_ex attr = { .attr = { .max_wr = 4, .max_sge = 1 },
-					     .srq_type = IBV_SRQT_TM,
-					     .pd = w->pd,
-					     .cq = w->cq,
-					     .tm_cap = { .max_num_tags = 1, .max_ops = 8 },
-					     .comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
-							  IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_TM };
+	struct ibv_srq_init_attr_ex attr = tags_attr(w, 1, 8);
 	struct ibv_ops_wr *bad, wr = { .opcode = IBV_WR_TAG_ADD, .flags = IBV_OPS_SIGNALED };
 	struct ibv_srq *srq = ibv_create_srq_ex(w->ctx, &attr);
 	assert_non_null(srq);

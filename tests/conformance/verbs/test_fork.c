@@ -77,13 +77,7 @@ static struct ibv_qp_init_attr_ex spread_attr(struct world *w, struct ibv_rwq_in
 static void make_queues(struct world *w, struct inherited *i)
 {
 	struct ibv_srq_init_attr basic = { .attr = { .max_wr = 4, .max_sge = 1 } };
-	struct ibv_srq_init_attr_ex tags = { .attr = { .max_wr = 4, .max_sge = 1 },
-					     .srq_type = IBV_SRQT_TM,
-					     .pd = w->pd,
-					     .cq = w->cq,
-					     .tm_cap = { .max_num_tags = 4, .max_ops = 4 },
-					     .comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
-							  IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_TM };
+	struct ibv_srq_init_attr_ex tags = tags_attr(w, 4, 4);
 	struct ibv_wq_init_attr wq = {
 		.wq_type = IBV_WQT_RQ, .max_wr = 4, .max_sge = 1, .pd = w->pd, .cq = w->cq
 	};

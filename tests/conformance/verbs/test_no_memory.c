@@ -95,13 +95,7 @@ static void queues__without_memory(void **state)
 {
 	struct world *w = *state;
 	struct ibv_srq_init_attr srq_attr = { .attr = { .max_wr = 8, .max_sge = 1 } };
-	struct ibv_srq_init_attr_ex tags = { .attr = { .max_wr = 4, .max_sge = 1 },
-					     .srq_type = IBV_SRQT_TM,
-					     .pd = w->pd,
-					     .cq = w->cq,
-					     .tm_cap = { .max_num_tags = 4, .max_ops = 4 },
-					     .comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
-							  IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_TM };
+	struct ibv_srq_init_attr_ex tags = tags_attr(w, 4, 4);
 	struct ibv_srq_attr larger = { .max_wr = 100 };
 	struct ibv_qp_init_attr attr = qp_attr(w);
 	struct ibv_ah_attr ah_attr = connect_attr(w, 0).ah_attr;

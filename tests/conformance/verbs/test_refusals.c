@@ -114,13 +114,7 @@ static void post_send__refused(void **state)
 static void tag_list__refuses_when_full(void **state)
 {
 	struct world *w = *state;
-	struct ibv_srq_init_attr_ex attr = { .attr = { .max_wr = 4, .max_sge = 1 },
-					     .srq_type = IBV_SRQT_TM,
-					     .pd = w->pd,
-					     .cq = w->cq,
-					     .tm_cap = { .max_num_tags = 1, .max_ops = 8 },
-					     .comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
-							  IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_TM };
+	struct ibv_srq_init_attr_ex attr = tags_attr(w, 1, 8);
 	struct ibv_sge sge = sge_at(w, 0, 64);
 	struct ibv_ops_wr *bad, wr = { .opcode = IBV_WR_TAG_ADD,
 				       .tm.add = { .sg_list = &sge, .num_sge = 1, .tag = 5, .mask = ~0ull } };

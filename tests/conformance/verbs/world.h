@@ -155,6 +155,20 @@ static UNUSED struct ibv_qp_init_attr qp_attr(struct world *w)
 	};
 }
 
+/* Of a shared receive queue with a list of tags. */
+static UNUSED struct ibv_srq_init_attr_ex tags_attr(struct world *w, uint32_t most_tags, uint32_t most_ops)
+{
+	return (struct ibv_srq_init_attr_ex){
+		.attr = { .max_wr = 4, .max_sge = 1 },
+		.srq_type = IBV_SRQT_TM,
+		.pd = w->pd,
+		.cq = w->cq,
+		.tm_cap = { .max_num_tags = most_tags, .max_ops = most_ops },
+		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_CQ |
+			     IBV_SRQ_INIT_ATTR_TM,
+	};
+}
+
 static UNUSED struct ibv_qp *make_qp(struct world *w, struct ibv_srq *srq)
 {
 	struct ibv_qp_init_attr attr = qp_attr(w);
