@@ -92,6 +92,16 @@ static int init_tags(struct vb_qp *qp, struct ibv_qp_cap *cap)
 	return vb_tag_receiver_init(qp);
 }
 
+/* A capture that begins or ends meanwhile marks the queue pair, perhaps before the store here. */
+static void follow_capture(struct vb_qp *qp)
+{
+	bool is_on;
+	do {
+		is_on = atomic_load(&vb_capture_flag);
+		atomic_store(&qp->is_captured, is_on);
+	} while (is_on != atomic_load(&vb_capture_flag));
+}
+
 int vb_qp_init(struct vb_qp *qp, struct vb_pd *pd, struct vb_qp_init_attr *init)
 {
 	int err = check_caps(init);
@@ -132,7 +142,7 @@ int vb_qp_init(struct vb_qp *qp, struct vb_pd *pd, struct vb_qp_init_attr *init)
 		free_queues(qp);
 		return err;
 	}
-	atomic_store(&qp->is_captured, vb_capture_is_on()); /* once a capture that begins now can find it */
+	follow_capture(qp); /* once a capture that begins now can find it */
 	vb_qp_count_begin(qp);
 	hold_users(qp, 1);
 	return 0;

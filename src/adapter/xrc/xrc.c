@@ -163,6 +163,8 @@ bool vb_xrc_select(struct vb_qp *qp, uint32_t srqn)
 	vb_srq_release(qp);
 	vb_lock(&vb_progress_lock);
 	qp->srq = find_locked(srqn, qp->xrcd->number);
+	if (qp->srq && vb_cq_is(qp->srq->cq, VB_CQ_OVERRUN)) /* the program would not hear of the message */
+		qp->srq = NULL;
 	if (qp->srq)
 		atomic_fetch_add(&qp->srq->refs, 1);
 	vb_unlock(&vb_progress_lock);

@@ -221,6 +221,37 @@ static void send__to_no_queue(struct end *e)
 	finish(e, &x);
 }
 
+/* Its completion queue has overrun: messages that come later are refused, and break the connection. */
+static void send__to_a_queue_that_has_overrun(struct end *e)
+{
+	struct xrc x;
+	start(e, &x);
+	if (e->passive) {
+		CHECK_EQ(ibv_resize_cq(x.q[0].cq, 8), 0);
+		tell(e, x.q[0].cq->cqe);
+	}
+	int room = e->passive ? x.q[0].cq->cqe : (int)hear(e);
+	CHECK(room + 2 <= RECEIVES);
+	for (int i = 0; i < room + 2; i++) {
+		if (e->passive)
+			CHECK_EQ(post_srq(&x.q[0], i, 0, 8), 0);
+		meet(e);
+		if (!e->passive) {
+			CHECK_EQ(post_xrc(e, &x, i, IBV_WR_SEND, 0, 8, x.number[0], 0, 0), 0);
+			rc_expect(e->scq, i, i <= room ? IBV_WC_SUCCESS : IBV_WC_REM_INV_REQ_ERR);
+		}
+		meet(e);
+	}
+	if (e->passive) {
+		CHECK(rc_expect_event(e, IBV_EVENT_CQ_ERR).element.cq == x.q[0].cq);
+		for (int i = 0; i < room; i++)
+			rc_expect(x.q[0].cq, i, IBV_WC_SUCCESS);
+		while (rc_state(x.qp) != IBV_QPS_ERR)
+			rc_pause_ms(1);
+	}
+	finish(e, &x);
+}
+
 /*
  * Numbers are of the host: a queue of the sender's own process is none of the receiver's, and not mistaken
  * for one.
@@ -489,6 +520,7 @@ static const struct body bodies[] = {
 	BODY(request__of_another_service),
 	BODY(send__to_no_queue),
 	BODY(send__to_a_queue_of_another_domain),
+	BODY(send__to_a_queue_that_has_overrun),
 	BODY(send__before_the_receive),
 	BODY(qp__opened_again),
 	BODY_IN(domain__shared_by_file, ALONE),
