@@ -567,6 +567,15 @@ while True: calls.append(s.accept())
 
 
 @case
+def narrow_umask():
+    """A lab's programs may become other users, who look for hosts and for programs, too."""
+    with running(1, umask=0o077):
+        names = [f"/run/verbatim-lab{name}" for name in ("", "/bin", "/hosts", "/hostname")]
+        found = lab("exec", "h1", "stat", "-c", "%a", *names)
+        expect(found.split(), ["755", "755", "644", "644"], "permissions")
+
+
+@case
 def ordinary_user():
     if os.environ.get("VERBATIM_TEST_ISOLATED", "root") != "root" or os.getuid() != 0:
         return "only root can become another user"
