@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
 """The files that others build or install verbatim by: ci/, action.yml, scripts/install-release.sh and
-`make clean` and `make uninstall`. Nothing is installed: stand-ins take the place of the commands that would. Speaks TAP.
+`make clean` and `make uninstall`. Nothing is installed: stand-ins take the place of the commands that would.
+Speaks TAP.
 
 usage: packaging_test.py SOURCE_DIRECTORY
 """
