@@ -102,11 +102,11 @@ install: all
 	@ninja -C $(BUILD) -j $(JOBS)
 	@meson install -C $(BUILD) --no-rebuild
 
+# DESTDIR may have spaces in it.
+installed = bin/verbatim include/verbatim $(addprefix lib/,verbatim pkgconfig/verbatim-ibverbs.pc pkgconfig/verbatim-rdmacm.pc) \
+	$(addprefix share/,verbatim doc/verbatim bash-completion/completions/verbatim $(wildcard man/man[17]/verbatim*.[17]))
 uninstall:
-	rm -rf $(addprefix $(DESTDIR)$(PREFIX)/,lib/verbatim include/verbatim share/verbatim share/doc/verbatim)
-	rm -f $(addprefix $(DESTDIR)$(PREFIX)/share/,$(wildcard man/man[17]/verbatim*.[17]))
-	rm -f $(DESTDIR)$(PREFIX)/bin/verbatim $(DESTDIR)$(PREFIX)/share/bash-completion/completions/verbatim
-	rm -f $(DESTDIR)$(PREFIX)/lib/pkgconfig/verbatim-ibverbs.pc $(DESTDIR)$(PREFIX)/lib/pkgconfig/verbatim-rdmacm.pc
+	@for path in $(installed); do rm -rf "$(DESTDIR)$(PREFIX)/$$path" || exit 1; done
 
 # The sources of a release: what is committed, as one archive.
 dist:

@@ -172,6 +172,12 @@ def fetch(folder, path, sha1, sha256):
     sys.exit(f"release.py: {file.name} cannot be had. {'; '.join(reasons)}")
 
 
+def extract(archive, to):
+    """All of it, absolute links too: Python from 3.14 on refuses them unless it is told otherwise."""
+    archive.extraction_filter = lambda member, path: member
+    archive.extractall(to)
+
+
 def unpack_package(file, to):
     """A Debian package's files: an archive of ar(1) with a compressed data.tar in it."""
     data, at = file.read_bytes(), 8
@@ -179,7 +185,7 @@ def unpack_package(file, to):
         name, size = data[at : at + 16].decode().strip(), int(data[at + 48 : at + 58])
         if name.startswith("data.tar.xz"):
             with tarfile.open(fileobj=io.BytesIO(lzma.decompress(data[at + 60 : at + 60 + size]))) as archive:
-                archive.extractall(to)
+                extract(archive, to)
         at += 60 + size + size % 2
 
 
@@ -206,7 +212,7 @@ def make_isal(arch, cache, work, sysroot):
     """ISA-L's CRCs, as a static library; its headers in the sysroot, where others of the machine's are not
     seen."""
     with tarfile.open(fetch(cache, *ISAL)) as archive:
-        archive.extractall(work)
+        extract(archive, work)
     source = next(work.glob("libisal-*"))
     compiler = f"{tool(arch, 'gcc')} --sysroot={sysroot} -fPIC -ffile-prefix-map={work}=."
     assembler = "nasm" if arch == "x86_64" else f"{compiler} -D__ASSEMBLY__"

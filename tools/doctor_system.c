@@ -67,6 +67,13 @@ static void find_loaded(char path[PATH_MAX])
 		waitpid(child, NULL, 0);
 }
 
+static bool is_below(const char *path, const char *folder)
+{
+	size_t len = strlen(folder);
+
+	return strncmp(path, folder, len) == 0 && path[len] == '/';
+}
+
 void check_other_libraries(struct finding *f)
 {
 	const char *preload = getenv("LD_PRELOAD");
@@ -81,7 +88,7 @@ void check_other_libraries(struct finding *f)
 		mend(f, "unset LD_PRELOAD, unless it is meant so");
 	} else if (!path[0]) {
 		found(f, "there is no other libibverbs.so.1: programs start under verbatim run alone");
-	} else if (realpath(path, real) && find_libraries(ours) && strncmp(real, ours, strlen(ours)) == 0) {
+	} else if (realpath(path, real) && find_libraries(ours) && is_below(real, ours)) {
 		found(f, "programs get verbatim's libraries without verbatim run too");
 	} else {
 		found(f, "programs get %.300s unless they are started by verbatim run", path);

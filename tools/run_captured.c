@@ -191,10 +191,8 @@ static bool are_same(const char *one, const char *other)
 {
 	struct stat a, b;
 
-	if (!one || !other)
+	if (!one || !other || stat(one, &a) != 0 || stat(other, &b) != 0)
 		return false;
-	if (stat(one, &a) != 0 || stat(other, &b) != 0)
-		return strcmp(one, other) == 0;
 	return S_ISREG(a.st_mode) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
@@ -208,10 +206,11 @@ static bool is_each_its_own(const char *capture, const char *page, const char *p
 
 static bool prepare(const struct captured_run *run, struct recorder_options *options, char path[64])
 {
-	if (!is_each_its_own(options->path, run->page, run->picture))
-		return false;
 	if ((run->page && !(timeline_may_write(run->page) && can_write(run->page))) ||
 	    (run->picture && !can_write(run->picture)))
+		return false;
+	/* Page and picture are there now: two names of a file that is new show. */
+	if (!is_each_its_own(options->path, run->page, run->picture))
 		return false;
 	if (options->path)
 		return true;

@@ -107,6 +107,8 @@ class Install:
         need("git", "make")
         shutil.rmtree(self.work / "release", ignore_errors=True)
         (self.work / "release").mkdir(parents=True)
+        for earlier in self.work.glob("verbatim-*.tar.gz"):  # maybe of another version
+            earlier.unlink()
         run("make", "dist", f"BUILD={self.work}", cwd=ROOT)
         self.archive = next(self.work.glob("verbatim-*.tar.gz"))
 

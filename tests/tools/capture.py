@@ -1127,6 +1127,10 @@ def run__files_of_their_own():
         done = run(f"{options[one]}={path}", f"{options[other]}={log('own_link')}", "touch", started)
         found = done.returncode, "files of their own" in done.stderr, os.path.exists(started)
         expect(found, (125, True, False), f"{options[one]} and {options[other]}: {done.stderr}")
+        names = log(f"own_new{one}{other}"), log(f"./own_new{one}{other}")
+        done = run(f"{options[one]}={names[0]}", f"{options[other]}={names[1]}", "touch", started)
+        found = done.returncode, "files of their own" in done.stderr, os.path.exists(started)
+        expect(found, (125, True, False), f"{options[one]} and {options[other]}, a new file: {done.stderr}")
     expect(run("--capture=/dev/null", "--latency=/dev/null", "true").returncode, 0, "what nobody reads")
 
 

@@ -17,6 +17,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 
 import paths  # noqa: F401
 import harness
@@ -417,6 +418,10 @@ def environment():
         "without verbatim run" in found["other libraries"]["found"], True, found["other libraries"]["found"]
     )
     expect(found["settings"]["status"], "ok", "a setting")
+    with tempfile.TemporaryDirectory(prefix="lib", dir=BUILD) as other:  # which begins as the name of ours
+        shutil.copy(os.path.join(BUILD, "lib", "libibverbs.so.1"), other)
+        found = doctor(env={"LD_LIBRARY_PATH": other})["other libraries"]["found"]
+        expect(found.startswith(f"programs get {other}/libibverbs.so.1 unless"), True, found)
     for page in SOURCES.glob("man/man7/*.7"):
         for name in sorted(set(re.findall(r"VERBATIM_[A-Z_]+", page.read_text(encoding="utf-8")))):
             expect(

@@ -11,6 +11,7 @@ import os
 import pty
 import random
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -265,6 +266,49 @@ def shell_has_a_terminal():
         expect(b"\nh1" in said, True, f"name in {said}")
         expect(bool(re.search(rb"\nS[<N]?s", said)), True, f"session in {said}")
         expect(b"no job control" in said, False, f"job control in {said}")
+
+
+# Says twice what it gets.
+ECHO = """#!/bin/sh
+stty raw -echo
+echo ready
+head -c 1000000 | tee /dev/tty
+"""
+
+
+@case
+def shell_takes_much_at_once():
+    """What is pasted waits for a program that waits until its output is read."""
+    typed, said = b"0123456789" * 100000, 0
+    with running(1), tempfile.TemporaryDirectory(dir=BUILD) as folder:
+        program = os.path.join(os.path.abspath(folder), "echo")
+        with open(program, "w", encoding="ascii") as file:
+            file.write(ECHO)
+        os.chmod(program, 0o755)
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.execve(VERBATIM, [VERBATIM, "lab", "shell", "h1"], ENV | {"SHELL": program})
+        try:
+            begins = b""
+            while b"ready" not in begins:
+                begins += os.read(terminal, 4096)
+            os.set_blocking(terminal, False)
+            with contextlib.suppress(OSError):  # at the end
+                while True:
+                    writing = [terminal] if typed else []
+                    can_read, can_write, _ = select.select([terminal], writing, [], LIMIT_S)
+                    if not can_read and not can_write:
+                        break
+                    with contextlib.suppress(BlockingIOError):
+                        if can_read:
+                            said += os.read(terminal, 65536).count(b"0")
+                        if can_write:
+                            typed = typed[os.write(terminal, typed[:4096]) :]
+        finally:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            os.close(terminal)
+    expect((len(typed), said), (0, 200000), "what was not typed, and what was said of it")
 
 
 @case
@@ -564,6 +608,15 @@ s.bind("\\0verbatim-lab/0/lab"); s.listen(); print("there", flush=True)
 calls = []
 while True: calls.append(s.accept())
 """
+
+
+@case
+def narrow_umask():
+    """A lab's programs may become other users, who look for hosts and for programs, too."""
+    with running(1, umask=0o077):
+        names = [f"/run/verbatim-lab{name}" for name in ("", "/bin", "/hosts", "/hostname")]
+        found = lab("exec", "h1", "stat", "-c", "%a", *names)
+        expect(found.split(), ["755", "755", "644", "644"], "permissions")
 
 
 @case

@@ -242,7 +242,8 @@ static void shapes__ways(void **state)
 static void shapes__wrong(void **state)
 {
 	static const char *const shapes[] = { "ring", "leaf-spine", "leaf-spine:0,1", "leaf-spine:5,1",
-					      "leaf-spine:2,2x", "leaf-spine:1,0" };
+					      "leaf-spine:2,2x", "leaf-spine:1,0", "leaf-spine:4294967297,1",
+					      "leaf-spine:1,4294967297" };
 	char why[LAB_WHY_BYTES];
 
 	for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
 """The files that others build or install verbatim by: ci/, action.yml, scripts/install-release.sh and
-`make clean`. Nothing is installed: stand-ins take the place of the commands that would. Speaks TAP.
+`make clean` and `make uninstall`. Nothing is installed: stand-ins take the place of the commands that would.
+Speaks TAP.
 
 usage: packaging_test.py SOURCE_DIRECTORY
 """
@@ -219,6 +220,23 @@ def clean__removes_what_make_makes():
         said = stands.run("make", "-n", "-C", SOURCE, "clean", "BUILD=b", MAKEFLAGS="").stdout
     for name in set(re.findall(r"\$\(BUILD\)[-\w]*", read("Makefile"))):
         assert name.replace("$(BUILD)", "b") in said.split(), f"{name} is left"
+
+
+# ---- make uninstall ----
+
+
+@case
+def uninstall__removes_nothing_of_others():
+    with Stands() as stands:
+        ours = stands.path / "a folder" / "usr" / "lib" / "verbatim" / "libibverbs.so.1"
+        others = [stands.path / name / "others" for name in ("a", "a folder", "a folder/usr/lib")]
+        for file in [ours, *others]:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.touch()
+        places = f"DESTDIR={stands.path}/a folder", "PREFIX=/usr"
+        expect(stands.run("make", "-C", SOURCE, "uninstall", *places, MAKEFLAGS="").returncode, 0)
+        assert not ours.parent.exists(), "it is left"
+        expect([file.exists() for file in others], [True] * len(others))
 
 
 if __name__ == "__main__":

@@ -1,15 +1,20 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""scripts/release.py: where it looks for what it downloads, and the sums that it writes. Archives are a table
-here. Speaks TAP.
+"""scripts/release.py: where it looks for what it downloads, how it unpacks that, and the sums that it writes.
+Archives are a table here. Speaks TAP.
 
 usage: release_test.py PATH_OF_RELEASE
 """
+import contextlib
 import hashlib
 import importlib.util
+import io
+import lzma
+import os
 import pathlib
 import subprocess
 import sys
+import tarfile
 import tempfile
 import urllib.error
 
@@ -99,6 +104,33 @@ def downloads__are_described():
     for path, sha1, sha256 in [release.ISAL, *sum(release.DOWNLOADS.values(), [])]:
         expect((len(bytes.fromhex(sha1)), len(bytes.fromhex(sha256))), (20, 32))
         assert path.count("/") == 2, path
+
+
+@contextlib.contextmanager
+def careful_python():
+    """Archives are unpacked as Python 3.14 does it, where this Python can."""
+    before = getattr(tarfile.TarFile, "extraction_filter", None)
+    if hasattr(tarfile, "data_filter"):
+        tarfile.TarFile.extraction_filter = staticmethod(tarfile.data_filter)
+    try:
+        yield
+    finally:
+        tarfile.TarFile.extraction_filter = before
+
+
+@case
+def packages__have_absolute_links():
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w") as archive:
+        link = tarfile.TarInfo("usr/lib/libm.so")
+        link.type, link.linkname = tarfile.SYMTYPE, "/lib/libm.so.6"
+        archive.addfile(link)
+    packed = lzma.compress(data.getvalue())
+    with tempfile.TemporaryDirectory() as folder, careful_python():
+        package = pathlib.Path(folder) / "libc6-dev.deb"
+        package.write_bytes(b"!<arch>\n" + f"{'data.tar.xz':48}{len(packed):<10}`\n".encode() + packed)
+        release.unpack_package(package, pathlib.Path(folder) / "sysroot")
+        expect(os.readlink(f"{folder}/sysroot/usr/lib/libm.so"), "/lib/libm.so.6")
 
 
 @case

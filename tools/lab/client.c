@@ -36,7 +36,9 @@ static bool take_lab(int argc, char **argv, const char **lab, int *first)
 struct client {
 	int lab, signals;
 	int terminal; /* this side of a pseudoterminal that the program has as its own; -1: none */
-	int input; /* what is typed for it; -1: no more */
+	int input; /* where what the program gets is typed; -1: no more */
+	char typed[4096]; /* which the terminal has not taken yet */
+	size_t n_typed;
 	struct termios before; /* of our own terminal */
 };
 
@@ -75,8 +77,7 @@ static void pass_signal_on(const struct client *c)
 		lab_send(c->lab, LAB_SIGNAL, &number, sizeof(number), NULL, 0);
 }
 
-/* False at the end. */
-static bool copy(int from, int to)
+static void copy(int from, int to)
 {
 	char bytes[4096];
 	ssize_t n = read(from, bytes, sizeof(bytes));
@@ -84,9 +85,40 @@ static bool copy(int from, int to)
 	for (ssize_t done = 0, now; done < n; done += now) {
 		now = write(to, bytes + done, (size_t)(n - done));
 		if (now < 0)
-			return false;
+			return;
 	}
+}
+
+/* More, where all is taken that there was. False at the end. */
+static bool read_typed(struct client *c)
+{
+	ssize_t n = read(c->input, c->typed, sizeof(c->typed));
+
+	c->n_typed = n > 0 ? (size_t)n : 0;
 	return n > 0;
+}
+
+/*
+ * As much as the terminal takes: a program that waits until its output is read takes nothing. False if it
+ * never takes more.
+ */
+static bool pass_typed_on(struct client *c)
+{
+	ssize_t n = write(c->terminal, c->typed, c->n_typed);
+
+	if (n < 0)
+		return errno == EAGAIN || errno == EINTR;
+	c->n_typed -= (size_t)n;
+	memmove(c->typed, c->typed + n, c->n_typed);
+	return true;
+}
+
+static void take_input(struct client *c, short typed, short taken)
+{
+	if ((typed && !read_typed(c)) || ((taken & POLLOUT) && !pass_typed_on(c))) {
+		c->input = -1;
+		c->n_typed = 0;
+	}
 }
 
 /* How the program ended, as a shell has it. */
@@ -119,24 +151,21 @@ static int take_end(const struct client *c, const char *program)
 
 static int wait_for_end(struct client *c, const char *program)
 {
-	int status;
-
 	for (;;) {
+		short wanted = c->n_typed ? POLLIN | POLLOUT : POLLIN;
 		struct pollfd fds[] = { { c->lab, POLLIN, 0 }, { c->signals, POLLIN, 0 },
-					{ c->terminal, POLLIN, 0 }, { c->input, POLLIN, 0 } };
+					{ c->terminal, wanted, 0 }, { c->n_typed ? -1 : c->input, POLLIN, 0 } };
 		if (poll(fds, VB_ARRAY_LEN(fds), -1) < 0)
 			continue;
 		if (fds[1].revents)
 			pass_signal_on(c);
-		if (fds[3].revents && !copy(c->input, c->terminal))
-			c->input = -1;
+		take_input(c, fds[3].revents, fds[2].revents);
 		if (fds[2].revents & POLLIN)
 			copy(c->terminal, STDOUT_FILENO);
 		else if (fds[0].revents)
 			break;
 	}
-	status = take_end(c, program);
-	return status;
+	return take_end(c, program);
 }
 
 static int run_on(const char *lab, const struct lab_exec *exec, char **argv, const int fds[LAB_FDS],
@@ -183,7 +212,7 @@ static int open_terminal(struct client *c)
 	struct termios raw;
 	const char *name;
 
-	c->terminal = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+	c->terminal = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
 	name = c->terminal >= 0 && grantpt(c->terminal) == 0 && unlockpt(c->terminal) == 0 ?
 		ptsname(c->terminal) : NULL;
 	if (!name || tcgetattr(STDIN_FILENO, &c->before) != 0) {

@@ -154,6 +154,7 @@ static void set_up_files(const struct lab_plan *plan, unsigned self, const struc
 	char own[64];
 	int fds[LAB_KEPT];
 
+	umask(S_IWGRP | S_IWOTH); /* users whom programs become read these files, too */
 	open_kept(kept, fds);
 	hide(status, "/tmp", kept, fds);
 	hide(status, "/dev/shm", kept, fds);

@@ -194,7 +194,8 @@ bool lab_topology_shape(struct lab_topology *t, const char *text, char why[LAB_W
 		return make_star(t, why);
 	if (strcmp(text, "line") == 0)
 		return make_line(t, why);
-	if (sscanf(text, "leaf-spine:%u,%u%c", &leaves, &spines, &rest) == 2 && leaves > 0 && spines > 0 &&
+	/* of so few digits: larger numbers would lose their high bits */
+	if (sscanf(text, "leaf-spine:%3u,%2u%c", &leaves, &spines, &rest) == 2 && leaves > 0 && spines > 0 &&
 	    leaves <= t->hosts && spines <= SPINES_MAX)
 		return make_leaf_spine(t, leaves, spines, why);
 	return lab_refuse(why, "no star, line or leaf-spine:LEAVES,SPINES with no more leaves than hosts", text);
