@@ -17,6 +17,7 @@
 #include "base/cancel.h"
 #include "base/nanoseconds.h"
 #include "host/host.h"
+#include "host/memory/memory.h"
 
 #define USERS ".users"
 #define NEW   ".new-" /* of a file that is being made; the thread follows */
@@ -398,11 +399,16 @@ static void know(const char *root, struct vb_tree *tree)
 	snprintf(known.root, sizeof(known.root), "%s", root);
 }
 
+/* The kernel ends a process that writes beyond its limit (SIGXFSZ). What others wrote is there. */
+static bool may_write(void) { return vb_file_limit() >= VB_TREE_TEXT; }
+
 void vb_tree_write(struct vb_tree *tree, bool is_all)
 {
 	VB_UNCANCELLED;
 	const char *path = vb_tree_root();
-	int root = path && !tree->failed ? open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW) : -1;
+	int root = path && !tree->failed && may_write() ?
+			   open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW) :
+			   -1;
 	if (root < 0)
 		return;
 	uint64_t now = vb_now_ns();

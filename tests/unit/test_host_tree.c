@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -280,6 +281,24 @@ static void tree__leaves_low_numbers_to_the_program(void **state)
 	assert_true(find_lock() >= VB_FD_LEAST);
 }
 
+/* The kernel ends a process that writes beyond that. */
+static void tree__nothing_is_written_beyond_the_limit_of_files(void **state)
+{
+	const struct rlimit none = { 0, 0 };
+	int status;
+	write_whole(&(struct wanted){ "a", "1", true });
+	pid_t child = fork();
+	if (!child) {
+		if (setrlimit(RLIMIT_FSIZE, &none))
+			_exit(2);
+		write_whole(&(struct wanted){ "b", "22", true });
+		_exit(0);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	assert_has(&(struct wanted){ "a", "1", true });
+}
+
 #if !SANITIZED /* sanitizers have a free() of their own */
 void __libc_free(void *p);
 enum { BYTES = 256 * sizeof(struct vb_tree_entry) }; /* that a tree takes at first */
@@ -334,6 +353,7 @@ int main(void)
 		cmocka_unit_test(tree__of_who_was_killed_goes),
 		cmocka_unit_test(tree__stays_locked_when_the_program_closes_descriptors),
 		cmocka_unit_test(tree__leaves_low_numbers_to_the_program),
+		cmocka_unit_test(tree__nothing_is_written_beyond_the_limit_of_files),
 #if !SANITIZED
 		cmocka_unit_test(tree__is_written_by_a_child_of_that_moment),
 #endif
