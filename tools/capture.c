@@ -10,7 +10,7 @@
 #include "command.h"
 #include "recorder.h"
 
-enum { STEP_MS = 5, SEEK_EVERY = 40, MAX_PIDS = 64, MAX_REFUSED = 1024 };
+enum { STEP_MS = 5, SEEK_EVERY = 40, MAX_PIDS = 64, MAX_REFUSED = 1024, ANSWER_S = 5 };
 
 struct job {
 	struct recorder_options options;
@@ -138,17 +138,31 @@ static void show_progress(const struct job *job, const struct recorder *r, doubl
 	*next_s = now + 1;
 }
 
-static bool is_over(const struct job *job, const struct recorder *r, double end_s)
+/*
+ * The time begins once the processes that were found first have answered. A process that may be stopped is
+ * not waited for for long.
+ */
+static bool is_time_over(const struct job *job, const struct recorder *r, double began_s, double *end_s)
 {
-	if (job->seconds > 0 && now_s() >= end_s)
-		return true;
-	return job->pid_count && !recorder_live(r); /* those that were asked for have ended */
+	double now = now_s();
+
+	if (job->seconds <= 0)
+		return false;
+	if (!*end_s && (!recorder_asked(r) || now >= began_s + ANSWER_S))
+		*end_s = now + job->seconds;
+	return *end_s && now >= *end_s;
+}
+
+/* Or those that were asked for have ended. */
+static bool is_over(const struct job *job, const struct recorder *r, double began_s, double *end_s)
+{
+	return is_time_over(job, r, began_s, end_s) || (job->pid_count && !recorder_live(r));
 }
 
 static int record(struct job *job)
 {
 	struct recorder *r = recorder_open(&job->options);
-	double began_s = now_s(), end_s = began_s + job->seconds, progress_s = began_s + 1;
+	double began_s = now_s(), end_s = 0, progress_s = began_s + 1;
 	unsigned found;
 
 	if (!r)
@@ -158,8 +172,8 @@ static int record(struct job *job)
 	if (!job->quiet && (found || !job->pid_count))
 		fprintf(stderr, "verbatim: capturing %u process%s into %s; ^C ends it\n", found,
 			found == 1 ? "" : "es", job->options.path);
-	for (unsigned step = 1; !interrupted && !is_over(job, r, end_s) && !recorder_step(r, -1, STEP_MS);
-	     step++) {
+	for (unsigned step = 1;
+	     !interrupted && !is_over(job, r, began_s, &end_s) && !recorder_step(r, -1, STEP_MS); step++) {
 		show_progress(job, r, &progress_s);
 		if (step % SEEK_EVERY == 0)
 			seek(job, r, false);

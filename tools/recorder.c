@@ -179,6 +179,15 @@ unsigned recorder_live(const struct recorder *r)
 	return n;
 }
 
+unsigned recorder_asked(const struct recorder *r)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < r->count; i++)
+		n += r->sources[i].fd >= 0 && !r->sources[i].answered;
+	return n;
+}
+
 static void end_source(struct source *s, const char *why)
 {
 	if (why)

@@ -42,6 +42,8 @@ bool recorder_captured(const struct recorder *r);
  */
 bool recorder_step(struct recorder *r, int fd, int wait_ms);
 unsigned recorder_live(const struct recorder *r);
+/* How many of these have not answered yet. */
+unsigned recorder_asked(const struct recorder *r);
 /* How many packets there are in the file. */
 uint64_t recorder_written(const struct recorder *r);
 /*

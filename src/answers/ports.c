@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "answers/ask.h"
@@ -101,10 +102,14 @@ static void read_file(int fd, struct entries *all)
 		;
 }
 
+/* The kernel ends a process that writes beyond its limit (SIGXFSZ): the file stays as it is. */
 static void write_file(int fd, const struct entries *all)
 {
 	size_t bytes = all->count * sizeof(*all->list);
+	struct rlimit limit;
 
+	if (getrlimit(RLIMIT_FSIZE, &limit) || limit.rlim_cur < bytes)
+		return;
 	if (pwrite(fd, all->list, bytes, 0) != (ssize_t)bytes || ftruncate(fd, (off_t)bytes))
 		(void)!ftruncate(fd, 0);
 }

@@ -17,6 +17,7 @@
 #include "base/cancel.h"
 #include "base/nanoseconds.h"
 #include "host/host.h"
+#include "host/memory/memory.h"
 
 #define USERS ".users"
 #define NEW   ".new-" /* of a file that is being made; the thread follows */
@@ -205,6 +206,11 @@ static bool is_same(int fd, const char *path)
 	       here.st_ino == there.st_ino;
 }
 
+static void find_users(const char *root, char path[VB_TREE_PATH + sizeof(USERS)])
+{
+	snprintf(path, VB_TREE_PATH + sizeof(USERS), "%s/" USERS, root);
+}
+
 /*
  * Locks the tree's `.users`: shared for users, exclusively for a process that removes it. The file locked
  * must still be the one at the path, as a removal may have come between. -1: it cannot be locked.
@@ -212,7 +218,7 @@ static bool is_same(int fd, const char *path)
 static int take_users(const char *root, int how)
 {
 	char path[VB_TREE_PATH + sizeof(USERS)];
-	snprintf(path, sizeof(path), "%s/" USERS, root);
+	find_users(root, path);
 	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0 || (!flock(fd, how) && is_same(fd, path)))
 		return fd;
@@ -273,23 +279,55 @@ __attribute__((constructor)) static void watch_forks(void)
  * A process has one tree, that of its namespace, as long as it lives. A child shares its parent's lock on
  * the file.
  */
+static struct {
+	char root[VB_TREE_PATH];
+	int users; /* -1: none */
+	dev_t device; /* and inode: of the file that is locked */
+	ino_t inode;
+} held = { .users = -1 };
+
+/* The program may have closed the descriptor, and have a file of its own there now. */
+static bool has_users(void)
+{
+	struct stat st;
+	return held.users >= 0 && !fstat(held.users, &st) && st.st_dev == held.device &&
+	       st.st_ino == held.inode;
+}
+
+/* Is the tree at that root locked? Somebody may have removed it in spite of the lock. */
+static bool is_held(const char *root)
+{
+	char path[VB_TREE_PATH + sizeof(USERS)];
+	find_users(root, path);
+	return !strcmp(held.root, root) && has_users() && is_same(held.users, path);
+}
+
+static void change_held(const char *root)
+{
+	struct stat st;
+	int last = has_users() ? held.users : -1, users = -1;
+	held.users = -1; /* before it is closed: a fork may come between */
+	if (last >= 0)
+		close(last);
+	for (int tries = 0; tries < 64 && (users = take_root(root)) < 0; tries++)
+		;
+	snprintf(held.root, sizeof(held.root), "%s", root);
+	if (users < 0 || fstat(users, &st))
+		return;
+	held.device = st.st_dev;
+	held.inode = st.st_ino;
+	held.users = vb_fd_raise(users);
+}
+
 static bool hold(const char *folder, const char *root)
 {
-	static char held[VB_TREE_PATH];
-	static int users = -1;
 	pthread_mutex_lock(&holding);
-	if (users < 0 || strcmp(held, root)) {
-		int last = users;
-		users = -1; /* before it is closed: a fork may come between */
-		if (last >= 0)
-			close(last);
-		for (int tries = 0; tries < 64 && (users = take_root(root)) < 0; tries++)
-			;
-		snprintf(held, sizeof(held), "%s", root);
-		if (users >= 0)
+	if (!is_held(root)) {
+		change_held(root);
+		if (held.users >= 0)
 			sweep_others(folder, root);
 	}
-	bool holds = users >= 0;
+	bool holds = held.users >= 0;
 	pthread_mutex_unlock(&holding);
 	return holds;
 }
@@ -361,11 +399,16 @@ static void know(const char *root, struct vb_tree *tree)
 	snprintf(known.root, sizeof(known.root), "%s", root);
 }
 
+/* The kernel ends a process that writes beyond its limit (SIGXFSZ). What others wrote is there. */
+static bool may_write(void) { return vb_file_limit() >= VB_TREE_TEXT; }
+
 void vb_tree_write(struct vb_tree *tree, bool is_all)
 {
 	VB_UNCANCELLED;
 	const char *path = vb_tree_root();
-	int root = path && !tree->failed ? open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW) : -1;
+	int root = path && !tree->failed && may_write() ?
+			   open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW) :
+			   -1;
 	if (root < 0)
 		return;
 	uint64_t now = vb_now_ns();

@@ -45,7 +45,8 @@ void vb_tree_add(struct vb_tree *tree, enum vb_tree_kind kind, const char *text,
 	__attribute__((format(printf, 4, 5)));
 /*
  * Writes the entries below the root. is_all: removes everything else there. What this process wrote itself in
- * the last second counts as still there, but for counters. One caller at a time.
+ * the last second counts as still there, but for counters. If the process may not write such long files
+ * (RLIMIT_FSIZE), nothing is written. One caller at a time.
  */
 void vb_tree_write(struct vb_tree *tree, bool is_all);
 void vb_tree_free(struct vb_tree *tree);

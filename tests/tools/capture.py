@@ -747,6 +747,13 @@ def capture_ends_with_its_end():
         expect(set(processes()), set(before), "the programs go on")
 
 
+@case
+def time_begins_when_the_process_has_answered():
+    """However short it is, and however long a processor was lacking before."""
+    with pinging() as (server, _):
+        captured("moment", "--seconds=0.000001", f"--pid={server}")
+
+
 def capturing(pid):
     with open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as maps:
         return "verbatim-capture" in maps.read()

@@ -453,6 +453,18 @@ def tree__reader_without_descriptors():
 
 @case
 @needs_own_tree
+def tree__reader_that_may_write_no_files():
+    """It sees what others wrote, and does not end by SIGXFSZ."""
+    read = f"cat {HW_COUNTERS}rdma_sends"
+    with user_of_tree():
+        with traffic("two", ["send"], "local"):
+            seen, limited = (verbatim("run", "sh", "-c", before + read) for before in ("", "ulimit -f 0; "))
+    expect(limited, seen, "SENDs")
+    return None
+
+
+@case
+@needs_own_tree
 def tree__sums_of_processes_that_ended_one_after_the_other():
     def sends():
         return int(verbatim("run", "cat", HW_COUNTERS + "rdma_sends"))

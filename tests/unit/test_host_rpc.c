@@ -197,6 +197,32 @@ static void desk__stays_the_parents(void **state)
 	vb_rpc_close(desk);
 }
 
+/* As one that becomes a daemon. */
+static int close_all_and_end(void)
+{
+	struct vb_rpc_server *desk;
+	uint8_t back[8];
+	int fd;
+	alarm(60);
+	if (vb_host_get() || vb_rpc_open(name, &ops, &closed, &desk) || vb_rpc_connect(name, &fd) ||
+	    vb_rpc_call(fd, "x", 1, back, sizeof(back)) != 1)
+		return 1;
+	for (int i = sysconf(_SC_OPEN_MAX) < 65536 ? (int)sysconf(_SC_OPEN_MAX) : 65536; i > 2; i--)
+		close(i);
+	vb_rpc_close(desk);
+	return 0;
+}
+
+static void desk__ends_without_its_descriptors(void **state)
+{
+	pid_t child = fork();
+	if (!child)
+		_exit(close_all_and_end());
+	int status;
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -206,6 +232,7 @@ int main(void)
 		cmocka_unit_test(desk__name_is_one_processes),
 		cmocka_unit_test(desk__turns_guests_away),
 		cmocka_unit_test(desk__stays_the_parents),
+		cmocka_unit_test(desk__ends_without_its_descriptors),
 	};
 	return cmocka_run_group_tests(tests, start_host, stop_host);
 }

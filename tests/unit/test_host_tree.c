@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -20,6 +22,7 @@
 #include <cmocka.h>
 
 #include "../sanitized.h"
+#include "host/host.h"
 #include "host/tree.h"
 
 static unsigned opened; /* since it was set to 0 */
@@ -216,6 +219,86 @@ static void tree__of_who_was_killed_goes(void **state)
 	assert_non_null(vb_tree_root());
 }
 
+static bool leads_to(int fd, const char *end)
+{
+	char link[64], path[2 * VB_TREE_PATH];
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	ssize_t n = readlink(link, path, sizeof(path));
+	return n >= (ssize_t)strlen(end) && !memcmp(path + n - strlen(end), end, strlen(end));
+}
+
+/* The descriptor of the lock; -1: this process has none. */
+static int find_lock(void)
+{
+	enum { MOST = 1024 };
+	for (int fd = 0; fd < MOST; fd++)
+		if (leads_to(fd, "/.users"))
+			return fd;
+	return -1;
+}
+
+/* Would a process of another namespace remove the tree? */
+static bool is_unused(void)
+{
+	int fd = open(path_of(".users"), O_RDWR | O_CLOEXEC);
+	bool is_free = !flock(fd, LOCK_EX | LOCK_NB);
+	assert_true(fd >= 0);
+	close(fd);
+	return is_free;
+}
+
+/* The program closes descriptors that it does not know, and uses their numbers. */
+static void tree__stays_locked_when_the_program_closes_descriptors(void **state)
+{
+	char other[sizeof(base) + 8];
+	assert_non_null(vb_tree_root());
+	int lock = find_lock(), own = open("/dev/null", O_RDWR | O_CLOEXEC);
+	assert_true(own >= 0);
+	assert_int_equal(dup3(own, lock, O_CLOEXEC), lock);
+	assert_non_null(vb_tree_root());
+	assert_false(is_unused());
+	assert_true(leads_to(lock, "/dev/null"));
+	/* the next tree: the lock on the last one is given up, and nothing else */
+	close(own);
+	int second = find_lock();
+	own = open("/dev/null", O_RDWR | O_CLOEXEC);
+	assert_int_equal(dup3(own, second, O_CLOEXEC), second);
+	snprintf(other, sizeof(other), "%s/closed", base);
+	assert_int_equal(mkdir(other, 0700), 0);
+	assert_int_equal(setenv("XDG_RUNTIME_DIR", other, 1), 0);
+	assert_memory_equal(vb_tree_root(), other, strlen(other));
+	assert_true(leads_to(second, "/dev/null"));
+	close(own);
+	close(lock);
+	close(second);
+	assert_int_equal(setenv("XDG_RUNTIME_DIR", base, 1), 0);
+	assert_non_null(vb_tree_root());
+}
+
+static void tree__leaves_low_numbers_to_the_program(void **state)
+{
+	assert_non_null(vb_tree_root());
+	assert_true(find_lock() >= VB_FD_LEAST);
+}
+
+/* The kernel ends a process that writes beyond that. */
+static void tree__nothing_is_written_beyond_the_limit_of_files(void **state)
+{
+	const struct rlimit none = { 0, 0 };
+	int status;
+	write_whole(&(struct wanted){ "a", "1", true });
+	pid_t child = fork();
+	if (!child) {
+		if (setrlimit(RLIMIT_FSIZE, &none))
+			_exit(2);
+		write_whole(&(struct wanted){ "b", "22", true });
+		_exit(0);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	assert_has(&(struct wanted){ "a", "1", true });
+}
+
 #if !SANITIZED /* sanitizers have a free() of their own */
 void __libc_free(void *p);
 enum { BYTES = 256 * sizeof(struct vb_tree_entry) }; /* that a tree takes at first */
@@ -268,6 +351,9 @@ int main(void)
 		cmocka_unit_test(tree__root_is_made_again),
 		cmocka_unit_test(tree__root_is_found_by_a_child_of_that_moment),
 		cmocka_unit_test(tree__of_who_was_killed_goes),
+		cmocka_unit_test(tree__stays_locked_when_the_program_closes_descriptors),
+		cmocka_unit_test(tree__leaves_low_numbers_to_the_program),
+		cmocka_unit_test(tree__nothing_is_written_beyond_the_limit_of_files),
 #if !SANITIZED
 		cmocka_unit_test(tree__is_written_by_a_child_of_that_moment),
 #endif

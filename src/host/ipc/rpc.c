@@ -23,6 +23,8 @@ enum {
 	MAX_LOOKS = 50,    /* in all */
 	MAX_HALTED = 15,   /* in a row that find no thread of its process running */
 	ACCEPT_RETRY_NS = 10 * VB_NS_PER_MS,
+	/* from one look to the next whether a server shall end: the program may have closed what tells it */
+	END_LOOK_MS = 1000,
 };
 
 /* Each descriptor of the server's epoll set, and whose it is. */
@@ -37,6 +39,7 @@ struct vb_rpc_server {
 	const struct vb_rpc_ops *ops;
 	void *owner;
 	int epfd;
+	atomic_bool ends;
 	pthread_t thread;
 	_Alignas(16) uint8_t request[VB_RPC_MAX_BYTES];
 	_Alignas(16) uint8_t reply[VB_RPC_MAX_BYTES];
@@ -100,23 +103,26 @@ static void serve(struct vb_rpc_server *s, struct client *c)
 		remove_client(s, c);
 }
 
+static void serve_source(struct vb_rpc_server *s, struct source *source)
+{
+	if (source->kind == LISTENER)
+		accept_client(s);
+	else if (source->kind == CLIENT)
+		serve(s, vb_container_of(source, struct client, source));
+}
+
+/* One event at a time: serving a client may free it, and no fetched event may point to a freed one. */
 static void *run(void *arg)
 {
 	struct vb_rpc_server *s = arg;
-	struct source *source = NULL;
-	do {
-		/*
-		 * one at a time: serving a client may free it, and no fetched event may point to a freed one
-		 */
+	while (!atomic_load(&s->ends)) {
 		struct epoll_event event;
-		if (vb_epoll_wait(s->epfd, &event, 1, -1) != 1)
-			continue;
-		source = event.data.ptr;
-		if (source->kind == LISTENER)
-			accept_client(s);
-		else if (source->kind == CLIENT)
-			serve(s, vb_container_of(source, struct client, source));
-	} while (!source || source != &s->stop);
+		int n = vb_epoll_wait(s->epfd, &event, 1, END_LOOK_MS);
+		if (n == 1)
+			serve_source(s, event.data.ptr);
+		else if (n < 0 && errno != EINTR) /* the program has closed the set: do not spin */
+			vb_sleep_ns(ACCEPT_RETRY_NS);
+	}
 	while (!vb_list_is_empty(&s->clients))
 		remove_client(s, vb_container_of(s->clients.next, struct client, node));
 	return NULL;
@@ -181,6 +187,7 @@ int vb_rpc_open(const char *name, const struct vb_rpc_ops *ops, void *owner, str
 void vb_rpc_close(struct vb_rpc_server *s)
 {
 	VB_UNCANCELLED;
+	atomic_store(&s->ends, true);
 	vb_eventfd_ring(s->stop.fd);
 	pthread_join(s->thread, NULL);
 	give_up(s);

@@ -192,6 +192,7 @@ static void begin(struct vb_timer *t, uint64_t now_ns);
 static struct vb_timer begin_timer = { .fire = begin };
 static atomic_bool due; /* begin_timer is set, or learning goes on */
 static atomic_bool is_new; /* a socket was opened that no table has yet */
+static atomic_bool begins; /* begin_timer is set for that socket */
 static _Atomic uint64_t not_before_ns;
 static unsigned pause_shift;
 static bool changed; /* what one of the learners found */
@@ -222,6 +223,8 @@ static bool is_learning(void) { return learners[0].watch.fd >= 0 || learners[1].
 /* After the last of the two: notes when to learn again at the earliest. */
 static void note_end(void)
 {
+	if (atomic_load(&begins))
+		return;
 	pause_shift = changed ? 0 : pause_shift + (pause_shift < MAX_PAUSE_SHIFT);
 	changed = false;
 	atomic_store(&not_before_ns, vb_now_ns() + ((uint64_t)MIN_PAUSE_NS << pause_shift));
@@ -270,7 +273,7 @@ static void begin_round(struct learner *l)
 
 static void begin_learner(struct learner *l)
 {
-	if (vb_udp_receiver(l->ipv4) < 0)
+	if (vb_udp_receiver(l->ipv4) < 0 || l->watch.fd >= 0)
 		return;
 	l->places = FIRST_PLACES;
 	l->repeats = 0;
@@ -283,6 +286,7 @@ static void begin_learner(struct learner *l)
 
 static void begin(struct vb_timer *t, uint64_t now_ns)
 {
+	atomic_store(&begins, false);
 	begin_learner(&learners[0]);
 	begin_learner(&learners[1]);
 	if (!is_learning())
@@ -405,10 +409,13 @@ static void learn_at(uint64_t when_ns)
 		vb_timer_set(&begin_timer, when_ns);
 }
 
+/* At once, while the other IP version is learned, too, and before a stale table would be. */
 void vb_udp_steer_start(void)
 {
 	atomic_store(&is_new, true);
-	learn_at(vb_now_ns());
+	atomic_store(&due, true);
+	atomic_store(&begins, true);
+	vb_timer_set(&begin_timer, vb_now_ns());
 }
 
 /*
@@ -433,6 +440,7 @@ void vb_udp_steer_forget(void)
 	learners[0].watch.fd = learners[1].watch.fd = -1;
 	atomic_store(&due, false);
 	atomic_store(&is_new, false);
+	atomic_store(&begins, false);
 	atomic_store(&not_before_ns, 0);
 	pause_shift = 0;
 	changed = false;
