@@ -387,6 +387,18 @@ static struct vb_verbs_qp *find_shared(uint32_t qpn, const struct vb_xrcd *xrcd)
 	return qp;
 }
 
+/* Withheld receives and checks know only queue pairs that do end. */
+static int end(struct vb_verbs_qp *qp)
+{
+	if (atomic_load(&qp->qp.mcast))
+		return -EBUSY;
+	if (vb_faults_on)
+		vb_fault_forget_qp(&qp->pub);
+	if (vb_check_enabled)
+		vb_check_qp_end(&qp->qp);
+	return vb_qp_fini(&qp->qp);
+}
+
 static int drop_handle(struct vb_verbs_qp *qp)
 {
 	vb_lock(&vb_progress_lock);
@@ -394,9 +406,7 @@ static int drop_handle(struct vb_verbs_qp *qp)
 	vb_unlock(&vb_progress_lock);
 	if (!last)
 		return 0;
-	if (vb_check_enabled)
-		vb_check_qp_end(&qp->qp);
-	int err = vb_qp_fini(&qp->qp);
+	int err = end(qp);
 	if (err) {
 		atomic_store(&qp->handles, 1);
 		return err;
@@ -499,8 +509,6 @@ VB_EXPORT int ibv_destroy_qp(struct ibv_qp *pub)
 		return vb_fail(err);
 	if (qp->through)
 		return close_handle(qp);
-	if (vb_faults_on)
-		vb_fault_forget_qp(pub);
 	err = drop_handle(qp);
 	if (err) {
 		vb_explain(

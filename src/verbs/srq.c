@@ -194,10 +194,10 @@ VB_EXPORT int ibv_destroy_srq(struct ibv_srq *pub)
 	int fault = vb_fault_call("ibv_destroy_srq", 0);
 	if (fault)
 		return vb_fail(fault);
-	if (vb_faults_on)
-		vb_fault_forget_srq(pub);
 	struct vb_verbs_srq *srq = vb_container_of(pub, struct vb_verbs_srq, pub);
 	unsigned users = atomic_load(&srq->srq.refs);
+	if (vb_faults_on && (!users || srq->srq.xrcd)) /* else the queue stays */
+		vb_fault_forget_srq(pub);
 	if (vb_check_enabled && !vb_is_inherited(pub->context))
 		vb_check_srq_end(&srq->srq);
 	int err = vb_is_inherited(pub->context) ? 0 : vb_srq_fini(&srq->srq);

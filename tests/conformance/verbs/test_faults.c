@@ -328,6 +328,24 @@ static void rnr__of_shared_queues(void **state)
 	assert_errno(0, ibv_destroy_srq(srq));
 }
 
+/* A queue that is in use cannot be destroyed; the try takes nothing from it. */
+static void rnr__outlives_a_refused_end(void **state)
+{
+	struct world *w = *state;
+	struct ibv_srq_init_attr init = { .attr = { .max_wr = 8, .max_sge = 1 } };
+	struct ibv_srq *srq = ibv_create_srq(w->pd, &init);
+	struct wire x = connected(w, srq);
+	struct ibv_sge sge = sge_at(w, 0, 64);
+	struct ibv_recv_wr wr = { .sg_list = &sge, .num_sge = 1 }, *bad;
+	assert_errno(0, ibv_post_srq_recv(srq, &wr, &bad));
+	assert_errno(EBUSY, ibv_destroy_srq(srq));
+	assert_errno(0, post_send(w, x.a, 1, 0));
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(next_wc(w->cq).status, IBV_WC_SUCCESS);
+	disconnected(&x);
+	assert_errno(0, ibv_destroy_srq(srq));
+}
+
 /* ---- ports and devices ---- */
 
 static enum ibv_event_type next_event(struct ibv_context *ctx)
@@ -532,6 +550,7 @@ static const struct {
 	CASE(rnr__takes_up_room, "rnr #3+"),
 	CASE(rnr__needs_no_poll, "rnr qp=1 for 10ms; rnr qp=2 for 10min"),
 	CASE(rnr__of_shared_queues, "rnr #2 for 20ms; rnr #3"),
+	CASE(rnr__outlives_a_refused_end, "rnr for 300ms"),
 	CASE(link__goes_and_comes, "link down for 300ms device=vb_lo at ibv_query_device"),
 	CASE(link__is_down_as_long_as_a_rule_says_so,
 	     "link down for 50ms device=vb_lo at ibv_query_device; link down at ibv_query_device"),
