@@ -325,6 +325,42 @@ static int check_ex(struct ibv_context *pub, const struct ibv_qp_init_attr_ex *a
 	return err ? err : vb_check_same_context(call, pub, "the protection domain", attr->pd->context);
 }
 
+/* ---- destruction ---- */
+
+/* Withheld receives and checks know only queue pairs that do end. */
+static int end(struct vb_verbs_qp *qp)
+{
+	if (atomic_load(&qp->qp.mcast))
+		return -EBUSY;
+	if (vb_faults_on)
+		vb_fault_forget_qp(&qp->pub);
+	if (vb_check_enabled)
+		vb_check_qp_end(&qp->qp);
+	return vb_qp_fini(&qp->qp);
+}
+
+/* A queue pair with further handles stays until the last of them is closed. */
+static int drop_handle(struct vb_verbs_qp *qp)
+{
+	vb_lock(&vb_progress_lock);
+	bool last = atomic_fetch_sub(&qp->handles, 1) == 1;
+	vb_unlock(&vb_progress_lock);
+	if (!last)
+		return 0;
+	int err = end(qp);
+	if (err) {
+		atomic_store(&qp->handles, 1);
+		return err;
+	}
+	vb_check_qp_gone(qp->qp.checked);
+	vb_rss_fini(qp);
+	vb_wr_batch_fini(qp);
+	free(qp);
+	return 0;
+}
+
+/* ---- creation with extensions ---- */
+
 struct ibv_qp *vb_create_qp_ex(struct ibv_context *pub, struct ibv_qp_init_attr_ex *attr)
 {
 	int err = check_ex(pub, attr);
@@ -334,13 +370,14 @@ struct ibv_qp *vb_create_qp_ex(struct ibv_context *pub, struct ibv_qp_init_attr_
 		return create_xrc_recv(pub, attr);
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_IND_TABLE)
 		return create_rss(pub, attr);
-	struct ibv_qp *qp = create(attr->pd, (struct ibv_qp_init_attr *)attr, attr, "ibv_create_qp_ex");
-	if (!qp || !(attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS))
-		return qp;
-	err = vb_wr_batch_init(vb_container_of(qp, struct vb_verbs_qp, pub), attr->send_ops_flags);
+	struct ibv_qp *made = create(attr->pd, (struct ibv_qp_init_attr *)attr, attr, "ibv_create_qp_ex");
+	if (!made || !(attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS))
+		return made;
+	struct vb_verbs_qp *qp = vb_container_of(made, struct vb_verbs_qp, pub);
+	err = vb_wr_batch_init(qp, attr->send_ops_flags);
 	if (!err)
-		return qp;
-	ibv_destroy_qp(qp);
+		return made;
+	drop_handle(qp); /* no call of the program's, which a fault could refuse */
 	return vb_fail_null(err);
 }
 
@@ -385,37 +422,6 @@ static struct vb_verbs_qp *find_shared(uint32_t qpn, const struct vb_xrcd *xrcd)
 		atomic_fetch_add(&qp->handles, 1);
 	vb_unlock(&vb_progress_lock);
 	return qp;
-}
-
-/* Withheld receives and checks know only queue pairs that do end. */
-static int end(struct vb_verbs_qp *qp)
-{
-	if (atomic_load(&qp->qp.mcast))
-		return -EBUSY;
-	if (vb_faults_on)
-		vb_fault_forget_qp(&qp->pub);
-	if (vb_check_enabled)
-		vb_check_qp_end(&qp->qp);
-	return vb_qp_fini(&qp->qp);
-}
-
-static int drop_handle(struct vb_verbs_qp *qp)
-{
-	vb_lock(&vb_progress_lock);
-	bool last = atomic_fetch_sub(&qp->handles, 1) == 1;
-	vb_unlock(&vb_progress_lock);
-	if (!last)
-		return 0;
-	int err = end(qp);
-	if (err) {
-		atomic_store(&qp->handles, 1);
-		return err;
-	}
-	vb_check_qp_gone(qp->qp.checked);
-	vb_rss_fini(qp);
-	vb_wr_batch_fini(qp);
-	free(qp);
-	return 0;
 }
 
 /* To other processes. */
@@ -494,7 +500,6 @@ static int close_handle(struct vb_verbs_qp *handle)
 	return 0;
 }
 
-/* A queue pair with further handles stays until the last of them is closed. */
 VB_EXPORT int ibv_destroy_qp(struct ibv_qp *pub)
 {
 	struct vb_verbs_qp *qp = vb_container_of(pub, struct vb_verbs_qp, pub);

@@ -76,6 +76,23 @@ static void wr_complete__fails_and_forgets(void **state)
 	assert_errno(0, ibv_destroy_qp(b));
 }
 
+/* What a call that fails takes back is no call of the program's: nothing stays, as the teardown finds. */
+static void calls__take_back_what_they_made(void **state)
+{
+	struct world *w = *state;
+	struct ibv_srq_init_attr_ex tags = tags_attr(w, 1 << 20, 8);
+	struct ibv_qp_init_attr_ex attr = {
+		.send_cq = w->cq,
+		.recv_cq = w->cq,
+		.qp_type = IBV_QPT_RC,
+		.pd = w->pd,
+		.send_ops_flags = IBV_QP_EX_WITH_TSO,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS
+	};
+	assert_null_errno(EOPNOTSUPP, ibv_create_qp_ex(w->ctx, &attr));
+	assert_null_errno(EINVAL, ibv_create_srq_ex(w->ctx, &tags));
+}
+
 static void counts__begin_anew_in_a_child(void **state)
 {
 	struct world *w = *state;
@@ -540,6 +557,7 @@ static const struct {
 			       "fail ibv_post_send EIO #2 qp=1; fail ibv_poll_cq EFAULT #1; fail ibv_req_notify_cq EINVAL"),
 	CASE(calls__fail_to_answer, "fail ibv_reg_dmabuf_mr EOPNOTSUPP #1"),
 	CASE(wr_complete__fails_and_forgets, "fail ibv_wr_complete EIO #1"),
+	CASE(calls__take_back_what_they_made, "fail ibv_destroy_qp EBUSY; fail ibv_destroy_srq EBUSY"),
 	CASE(counts__begin_anew_in_a_child, "fail ibv_alloc_pd ENOMEM #2"),
 	CASE(complete__what_is_behind_is_flushed, "complete recv LOC_PROT_ERR #2 qp=2"),
 	CASE(complete__by_extended_polls, "complete send REM_ACCESS_ERR #1 qp=1"),
