@@ -539,13 +539,6 @@ static int applicable(enum ibv_qp_type type, int mask)
 	return mask;
 }
 
-/* A handle on another process's queue pair? */
-static bool is_away(struct ibv_qp *pub)
-{
-	const struct vb_verbs_qp *qp = vb_container_of(pub, struct vb_verbs_qp, pub);
-	return qp->through && !qp->shared;
-}
-
 static int away_answered(const char *call, int err)
 {
 	if (err == -EIO)
@@ -592,7 +585,7 @@ static int query_away(struct ibv_qp *pub, struct ibv_qp_attr *attr, int mask, st
 VB_EXPORT int ibv_modify_qp(struct ibv_qp *pub, struct ibv_qp_attr *attr, int mask)
 {
 	int err = vb_refuse_inherited(pub->context, "ibv_modify_qp");
-	if (!err && is_away(pub))
+	if (!err && vb_qp_is_away(pub))
 		return modify_away(pub, attr, mask);
 	if (!err && vb_check_enabled)
 		vb_check_release_sends(vb_shared_qp_of(pub));
@@ -617,7 +610,7 @@ VB_EXPORT int ibv_query_qp(struct ibv_qp *pub, struct ibv_qp_attr *attr, int mas
 	struct vb_qp *qp = vb_shared_qp_of(pub);
 	struct ibv_qp_attr now;
 	int err = vb_refuse_inherited(pub->context, "ibv_query_qp");
-	if (!err && is_away(pub))
+	if (!err && vb_qp_is_away(pub))
 		return query_away(pub, attr, mask, init);
 	if (!err)
 		err = vb_fault_call("ibv_query_qp", pub->qp_num);
