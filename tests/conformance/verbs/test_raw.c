@@ -554,6 +554,12 @@ static void rss__spreads_by_flow(void **state)
 				  .rx_hash_key = key,
 				  .rx_hash_fields_mask = IBV_RX_HASH_SRC_IPV4 | IBV_RX_HASH_DST_IPV4 }
 	};
+	struct ibv_context *other = open_test_device();
+	assert_non_null(attr.pd = ibv_alloc_pd(other));
+	assert_null_errno(EINVAL, ibv_create_qp_ex(w->ctx, &attr));
+	assert_errno(0, ibv_dealloc_pd(attr.pd));
+	assert_int_equal(ibv_close_device(other), 0);
+	attr.pd = w->pd;
 	struct ibv_qp *qp = ibv_create_qp_ex(w->ctx, &attr);
 	assert_non_null(qp);
 	attr.rx_hash_conf.rx_hash_key_len = 39;
