@@ -224,7 +224,9 @@ static void import__handles_in_use(void **state)
 {
 	struct world *w = *state;
 	struct ibv_alloc_dm_attr attr = { .length = 4096 };
-	struct ibv_dm *dm = ibv_alloc_dm(w->ctx, &attr), *same = dm ? ibv_import_dm(w->ctx, dm->handle) : NULL;
+	struct ibv_dm *dm = ibv_alloc_dm(w->ctx, &attr);
+	assert_non_null(dm);
+	struct ibv_dm *same = ibv_import_dm(w->ctx, dm->handle);
 	struct ibv_pd *pd = ibv_import_pd(w->ctx, w->pd->handle);
 	assert_non_null(same);
 	assert_non_null(pd);
