@@ -582,6 +582,18 @@ static int query_away(struct ibv_qp *pub, struct ibv_qp_attr *attr, int mask, st
 	return 0;
 }
 
+/* With a limit of the rate comes its burst; 0: the device's. */
+static int modify_with_burst(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask, uint32_t burst)
+{
+	if (!(mask & IBV_QP_RATE_LIMIT))
+		return vb_qp_modify(qp, attr, mask);
+	unsigned before = atomic_exchange(&qp->burst_bytes, burst);
+	int err = vb_qp_modify(qp, attr, mask);
+	if (err)
+		atomic_store(&qp->burst_bytes, before);
+	return err;
+}
+
 VB_EXPORT int ibv_modify_qp(struct ibv_qp *pub, struct ibv_qp_attr *attr, int mask)
 {
 	int err = vb_refuse_inherited(pub->context, "ibv_modify_qp");
@@ -592,7 +604,7 @@ VB_EXPORT int ibv_modify_qp(struct ibv_qp *pub, struct ibv_qp_attr *attr, int ma
 	if (!err)
 		err = vb_fault_call("ibv_modify_qp", pub->qp_num);
 	if (!err)
-		err = vb_qp_modify(vb_shared_qp_of(pub), attr, applicable(pub->qp_type, mask));
+		err = modify_with_burst(vb_shared_qp_of(pub), attr, applicable(pub->qp_type, mask), 0);
 	if (err)
 		return vb_fail(err);
 	if (vb_check_enabled && (mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET)
@@ -649,12 +661,9 @@ int vb_modify_qp_rate_limit(struct ibv_qp *pub, struct ibv_qp_rate_limit_attr *a
 	}
 	if (err)
 		return vb_fail(err);
-	unsigned before = atomic_exchange(&qp->burst_bytes, attr->rate_limit ? attr->max_burst_sz : 0);
-	err = vb_qp_modify(qp, &(struct ibv_qp_attr){ .rate_limit = attr->rate_limit }, IBV_QP_RATE_LIMIT);
-	if (!err)
-		return 0;
-	atomic_store(&qp->burst_bytes, before);
-	return vb_fail(err);
+	err = modify_with_burst(qp, &(struct ibv_qp_attr){ .rate_limit = attr->rate_limit },
+				IBV_QP_RATE_LIMIT, attr->rate_limit ? attr->max_burst_sz : 0);
+	return err ? vb_fail(err) : 0;
 }
 
 /* Bytes of a message become visible in any order, except that the last ones come last. */

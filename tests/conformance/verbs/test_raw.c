@@ -480,6 +480,17 @@ static void rate__is_limited(void **state)
 	assert_int_equal(next_wc(sender->send_cq).status, IBV_WC_SUCCESS);
 	assert_int_equal(next_wc(sender->send_cq).status, IBV_WC_WR_FLUSH_ERR);
 	assert_errno(EINVAL, ibv_modify_qp_rate_limit(sender, &limit));
+	assert_errno(0, set_state(sender, IBV_QPS_RESET));
+	attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_INIT, .port_num = 1 };
+	assert_errno(0, ibv_modify_qp(sender, &attr, IBV_QP_STATE | IBV_QP_PORT));
+	assert_errno(0, set_state(sender, IBV_QPS_RTR));
+	attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS, .rate_limit = 1 };
+	assert_errno(0, ibv_modify_qp(sender, &attr, IBV_QP_STATE | IBV_QP_RATE_LIMIT));
+	for (int i = 0; i < 2; i++) /* the burst that was given before holds no more */
+		assert_errno(0, ibv_post_send(sender, &wr, &bad));
+	assert_errno(0, set_state(sender, IBV_QPS_ERR));
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(next_wc(sender->send_cq).status, IBV_WC_SUCCESS);
 	assert_errno(0, ibv_destroy_qp(rc));
 	destroy_sender(sender);
 }
