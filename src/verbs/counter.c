@@ -132,6 +132,10 @@ VB_EXPORT int ibv_qp_attach_comp_cntr(struct ibv_qp *qp, struct ibv_comp_cntr *p
 		err = vb_check_same_context(call, qp->context, "the counter", pub->context);
 	if (!err && attr->comp_mask)
 		err = -EINVAL;
+	if (!err && vb_qp_is_away(qp)) {
+		vb_explain_limit(call, "the queue pair is another process's");
+		return vb_fail(-EOPNOTSUPP);
+	}
 	if (!err)
 		err = vb_qp_attach_counter(vb_shared_qp_of(qp), of(pub), attr->op_mask);
 	if (err == -EOPNOTSUPP)

@@ -247,7 +247,12 @@ VB_EXPORT struct ibv_dm *ibv_import_dm(struct ibv_context *context, uint32_t han
 
 VB_EXPORT void ibv_unimport_dm(struct ibv_dm *pub)
 {
-	destroy(of(pub));
+	unsigned users = atomic_load(&of(pub)->regions);
+	if (users)
+		vb_explain("ibv_unimport_dm", "%u memory regions that were made with the handle still exist: it stays",
+			   users);
+	else
+		destroy(of(pub));
 }
 
 /* ---- forks ---- */

@@ -325,6 +325,42 @@ static int check_ex(struct ibv_context *pub, const struct ibv_qp_init_attr_ex *a
 	return err ? err : vb_check_same_context(call, pub, "the protection domain", attr->pd->context);
 }
 
+/* ---- destruction ---- */
+
+/* Withheld receives and checks know only queue pairs that do end. */
+static int end(struct vb_verbs_qp *qp)
+{
+	if (atomic_load(&qp->qp.mcast))
+		return -EBUSY;
+	if (vb_faults_on)
+		vb_fault_forget_qp(&qp->pub);
+	if (vb_check_enabled)
+		vb_check_qp_end(&qp->qp);
+	return vb_qp_fini(&qp->qp);
+}
+
+/* A queue pair with further handles stays until the last of them is closed. */
+static int drop_handle(struct vb_verbs_qp *qp)
+{
+	vb_lock(&vb_progress_lock);
+	bool last = atomic_fetch_sub(&qp->handles, 1) == 1;
+	vb_unlock(&vb_progress_lock);
+	if (!last)
+		return 0;
+	int err = end(qp);
+	if (err) {
+		atomic_store(&qp->handles, 1);
+		return err;
+	}
+	vb_check_qp_gone(qp->qp.checked);
+	vb_rss_fini(qp);
+	vb_wr_batch_fini(qp);
+	free(qp);
+	return 0;
+}
+
+/* ---- creation with extensions ---- */
+
 struct ibv_qp *vb_create_qp_ex(struct ibv_context *pub, struct ibv_qp_init_attr_ex *attr)
 {
 	int err = check_ex(pub, attr);
@@ -334,13 +370,14 @@ struct ibv_qp *vb_create_qp_ex(struct ibv_context *pub, struct ibv_qp_init_attr_
 		return create_xrc_recv(pub, attr);
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_IND_TABLE)
 		return create_rss(pub, attr);
-	struct ibv_qp *qp = create(attr->pd, (struct ibv_qp_init_attr *)attr, attr, "ibv_create_qp_ex");
-	if (!qp || !(attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS))
-		return qp;
-	err = vb_wr_batch_init(vb_container_of(qp, struct vb_verbs_qp, pub), attr->send_ops_flags);
+	struct ibv_qp *made = create(attr->pd, (struct ibv_qp_init_attr *)attr, attr, "ibv_create_qp_ex");
+	if (!made || !(attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS))
+		return made;
+	struct vb_verbs_qp *qp = vb_container_of(made, struct vb_verbs_qp, pub);
+	err = vb_wr_batch_init(qp, attr->send_ops_flags);
 	if (!err)
-		return qp;
-	ibv_destroy_qp(qp);
+		return made;
+	drop_handle(qp); /* no call of the program's, which a fault could refuse */
 	return vb_fail_null(err);
 }
 
@@ -385,27 +422,6 @@ static struct vb_verbs_qp *find_shared(uint32_t qpn, const struct vb_xrcd *xrcd)
 		atomic_fetch_add(&qp->handles, 1);
 	vb_unlock(&vb_progress_lock);
 	return qp;
-}
-
-static int drop_handle(struct vb_verbs_qp *qp)
-{
-	vb_lock(&vb_progress_lock);
-	bool last = atomic_fetch_sub(&qp->handles, 1) == 1;
-	vb_unlock(&vb_progress_lock);
-	if (!last)
-		return 0;
-	if (vb_check_enabled)
-		vb_check_qp_end(&qp->qp);
-	int err = vb_qp_fini(&qp->qp);
-	if (err) {
-		atomic_store(&qp->handles, 1);
-		return err;
-	}
-	vb_check_qp_gone(qp->qp.checked);
-	vb_rss_fini(qp);
-	vb_wr_batch_fini(qp);
-	free(qp);
-	return 0;
 }
 
 /* To other processes. */
@@ -484,7 +500,6 @@ static int close_handle(struct vb_verbs_qp *handle)
 	return 0;
 }
 
-/* A queue pair with further handles stays until the last of them is closed. */
 VB_EXPORT int ibv_destroy_qp(struct ibv_qp *pub)
 {
 	struct vb_verbs_qp *qp = vb_container_of(pub, struct vb_verbs_qp, pub);
@@ -499,8 +514,6 @@ VB_EXPORT int ibv_destroy_qp(struct ibv_qp *pub)
 		return vb_fail(err);
 	if (qp->through)
 		return close_handle(qp);
-	if (vb_faults_on)
-		vb_fault_forget_qp(pub);
 	err = drop_handle(qp);
 	if (err) {
 		vb_explain(
@@ -524,13 +537,6 @@ static int applicable(enum ibv_qp_type type, int mask)
 	if (type == IBV_QPT_XRC_RECV)
 		return mask & ~(IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY);
 	return mask;
-}
-
-/* A handle on another process's queue pair? */
-static bool is_away(struct ibv_qp *pub)
-{
-	const struct vb_verbs_qp *qp = vb_container_of(pub, struct vb_verbs_qp, pub);
-	return qp->through && !qp->shared;
 }
 
 static int away_answered(const char *call, int err)
@@ -576,17 +582,29 @@ static int query_away(struct ibv_qp *pub, struct ibv_qp_attr *attr, int mask, st
 	return 0;
 }
 
+/* With a limit of the rate comes its burst; 0: the device's. */
+static int modify_with_burst(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask, uint32_t burst)
+{
+	if (!(mask & IBV_QP_RATE_LIMIT))
+		return vb_qp_modify(qp, attr, mask);
+	unsigned before = atomic_exchange(&qp->burst_bytes, burst);
+	int err = vb_qp_modify(qp, attr, mask);
+	if (err)
+		atomic_store(&qp->burst_bytes, before);
+	return err;
+}
+
 VB_EXPORT int ibv_modify_qp(struct ibv_qp *pub, struct ibv_qp_attr *attr, int mask)
 {
 	int err = vb_refuse_inherited(pub->context, "ibv_modify_qp");
-	if (!err && is_away(pub))
+	if (!err && vb_qp_is_away(pub))
 		return modify_away(pub, attr, mask);
 	if (!err && vb_check_enabled)
 		vb_check_release_sends(vb_shared_qp_of(pub));
 	if (!err)
 		err = vb_fault_call("ibv_modify_qp", pub->qp_num);
 	if (!err)
-		err = vb_qp_modify(vb_shared_qp_of(pub), attr, applicable(pub->qp_type, mask));
+		err = modify_with_burst(vb_shared_qp_of(pub), attr, applicable(pub->qp_type, mask), 0);
 	if (err)
 		return vb_fail(err);
 	if (vb_check_enabled && (mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET)
@@ -604,7 +622,7 @@ VB_EXPORT int ibv_query_qp(struct ibv_qp *pub, struct ibv_qp_attr *attr, int mas
 	struct vb_qp *qp = vb_shared_qp_of(pub);
 	struct ibv_qp_attr now;
 	int err = vb_refuse_inherited(pub->context, "ibv_query_qp");
-	if (!err && is_away(pub))
+	if (!err && vb_qp_is_away(pub))
 		return query_away(pub, attr, mask, init);
 	if (!err)
 		err = vb_fault_call("ibv_query_qp", pub->qp_num);
@@ -643,12 +661,9 @@ int vb_modify_qp_rate_limit(struct ibv_qp *pub, struct ibv_qp_rate_limit_attr *a
 	}
 	if (err)
 		return vb_fail(err);
-	unsigned before = atomic_exchange(&qp->burst_bytes, attr->rate_limit ? attr->max_burst_sz : 0);
-	err = vb_qp_modify(qp, &(struct ibv_qp_attr){ .rate_limit = attr->rate_limit }, IBV_QP_RATE_LIMIT);
-	if (!err)
-		return 0;
-	atomic_store(&qp->burst_bytes, before);
-	return vb_fail(err);
+	err = modify_with_burst(qp, &(struct ibv_qp_attr){ .rate_limit = attr->rate_limit },
+				IBV_QP_RATE_LIMIT, attr->rate_limit ? attr->max_burst_sz : 0);
+	return err ? vb_fail(err) : 0;
 }
 
 /* Bytes of a message become visible in any order, except that the last ones come last. */

@@ -62,6 +62,15 @@ VB_EXPORT struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_
 	return create(pd, init->srq_context, &init->attr, "ibv_create_srq");
 }
 
+/* No call of the program's, which a fault could refuse. errno is `err`. */
+static struct ibv_srq *take_back(struct ibv_srq *pub, int err)
+{
+	struct vb_verbs_srq *srq = vb_container_of(pub, struct vb_verbs_srq, pub);
+	vb_srq_fini(&srq->srq);
+	free(srq);
+	return vb_fail_null(err);
+}
+
 static int check_xrc(struct ibv_context *pub, const struct ibv_srq_init_attr_ex *init)
 {
 	static const char call[] = "ibv_create_srq_ex";
@@ -82,8 +91,7 @@ static struct ibv_srq *make_xrc(struct ibv_srq *srq, const struct ibv_srq_init_a
 	if (!err)
 		return srq;
 	vb_srq_of(srq)->xrcd = NULL; /* it is no XRC SRQ */
-	ibv_destroy_srq(srq);
-	return vb_fail_null(err);
+	return take_back(srq, err);
 }
 
 static int check_tm(struct ibv_context *pub, const struct ibv_srq_init_attr_ex *init)
@@ -102,10 +110,7 @@ static int check_tm(struct ibv_context *pub, const struct ibv_srq_init_attr_ex *
 static struct ibv_srq *make_tm(struct ibv_srq *srq, const struct ibv_srq_init_attr_ex *init)
 {
 	int err = vb_tags_init(vb_srq_of(srq), vb_cq_of(init->cq), &init->tm_cap);
-	if (!err)
-		return srq;
-	ibv_destroy_srq(srq);
-	return vb_fail_null(err);
+	return err ? take_back(srq, err) : srq;
 }
 
 static int check_type(struct ibv_context *pub, const struct ibv_srq_init_attr_ex *init,
@@ -194,10 +199,10 @@ VB_EXPORT int ibv_destroy_srq(struct ibv_srq *pub)
 	int fault = vb_fault_call("ibv_destroy_srq", 0);
 	if (fault)
 		return vb_fail(fault);
-	if (vb_faults_on)
-		vb_fault_forget_srq(pub);
 	struct vb_verbs_srq *srq = vb_container_of(pub, struct vb_verbs_srq, pub);
 	unsigned users = atomic_load(&srq->srq.refs);
+	if (vb_faults_on && (!users || srq->srq.xrcd)) /* else the queue stays */
+		vb_fault_forget_srq(pub);
 	if (vb_check_enabled && !vb_is_inherited(pub->context))
 		vb_check_srq_end(&srq->srq);
 	int err = vb_is_inherited(pub->context) ? 0 : vb_srq_fini(&srq->srq);

@@ -163,6 +163,13 @@ static inline struct vb_qp *vb_shared_qp_of(struct ibv_qp *pub)
 	return qp->shared ? &qp->shared->qp : &qp->qp;
 }
 
+/* Is it a handle on another process's queue pair? Then there is none here. */
+static inline bool vb_qp_is_away(struct ibv_qp *pub)
+{
+	const struct vb_verbs_qp *qp = vb_container_of(pub, struct vb_verbs_qp, pub);
+	return qp->through && !qp->shared;
+}
+
 static inline struct vb_srq *vb_srq_of(struct ibv_srq *pub)
 {
 	return &vb_container_of(pub, struct vb_verbs_srq, pub)->srq;

@@ -303,7 +303,7 @@ static int check_rss(struct ibv_context *context, const struct ibv_qp_init_attr_
 	else if (conf->rx_hash_fields_mask & ~(uint64_t)VB_RX_HASH_FIELDS)
 		vb_explain(call, "rx_hash_fields_mask 0x%llx: this device knows 0x%x",
 			   (unsigned long long)conf->rx_hash_fields_mask, VB_RX_HASH_FIELDS);
-	else
+	else if (!vb_check_same_context(call, context, "the protection domain", attr->pd->context))
 		return vb_check_same_context(call, context, "the indirection table",
 					     attr->rwq_ind_tbl->context);
 	return -EINVAL;

@@ -348,11 +348,21 @@ static void wr_flush(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, 
 
 /* ---- start, complete, abort ---- */
 
+/*
+ * A forked child may have inherited a batch that another thread was building: nobody would end it. There the
+ * batch is refused in the end.
+ */
+static __attribute__((noinline)) void await_turn(struct ibv_qp_ex *ex, struct vb_wr_batch *b)
+{
+	if (!vb_is_inherited(ex->qp_base.context))
+		vb_lock(&b->lock);
+}
+
 static void wr_start(struct ibv_qp_ex *ex)
 {
 	struct vb_wr_batch *b = of(ex)->batch;
-	if (!b->is_single_threaded)
-		vb_lock(&b->lock);
+	if (!b->is_single_threaded && vb_unlikely(!vb_lock_try(&b->lock)))
+		await_turn(ex, b);
 	b->err = 0;
 	b->last = NULL;
 	b->next_wr = b->wrs;

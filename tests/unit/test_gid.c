@@ -45,6 +45,12 @@ static void address(struct table *t, const char *text)
 	t->netif.addrs[t->netif.naddrs++].ip = ip(text);
 }
 
+static void address_before_others(struct table *t, const char *text)
+{
+	memmove(t->netif.addrs + 1, t->netif.addrs, t->netif.naddrs++ * sizeof(t->netif.addrs[0]));
+	t->netif.addrs[0].ip = ip(text);
+}
+
 static void no_address(struct table *t, const char *text)
 {
 	struct in6_addr gone = ip(text);
@@ -125,6 +131,19 @@ static void ethernet__link_local_comes_later(void **state)
 	EXPECT(&t, "fe80::8", "10.0.0.1");
 }
 
+/* As the kernel lists a new one. */
+static void ethernet__further_link_local(void **state)
+{
+	struct table t = ethernet();
+	address(&t, "fe80::7");
+	address(&t, "10.0.0.1");
+	EXPECT(&t, "fe80::7", "10.0.0.1");
+	address_before_others(&t, "fe80::8");
+	EXPECT(&t, "fe80::7", "10.0.0.1", "fe80::8");
+	no_address(&t, "fe80::7");
+	EXPECT(&t, "fe80::8", "10.0.0.1");
+}
+
 static void loopback__fixed_entries(void **state)
 {
 	struct table t = loopback();
@@ -188,6 +207,7 @@ int main(void)
 		cmocka_unit_test(ethernet__first_ipv4_is_index_1),
 		cmocka_unit_test(ethernet__entries_keep_their_index),
 		cmocka_unit_test(ethernet__link_local_comes_later),
+		cmocka_unit_test(ethernet__further_link_local),
 		cmocka_unit_test(loopback__fixed_entries),
 		cmocka_unit_test(table__full),
 		cmocka_unit_test(mtu__fits),

@@ -291,8 +291,8 @@ struct ibv_cq_ex {
 };
 
 /*
- * Make an extended queue; ends with ibv_destroy_cq(). ENOSYS: a member in wc_flags is not to be had.
- * ibv_create_cq_ex(3)
+ * Make an extended queue; ends with ibv_destroy_cq(). EOPNOTSUPP (of some libraries ENOSYS): a member in
+ * wc_flags is not to be had. ibv_create_cq_ex(3)
  */
 static inline struct ibv_cq_ex *ibv_create_cq_ex(struct ibv_context *context,
 						 struct ibv_cq_init_attr_ex *cq_attr)

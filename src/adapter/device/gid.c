@@ -28,8 +28,19 @@ static struct in6_addr eui64_gid(const uint8_t mac[6])
 	return ip;
 }
 
-static const struct in6_addr *first_link_local(const struct vb_netif *netif)
+static bool netif_has(const struct vb_netif *netif, const struct in6_addr *ip)
 {
+	for (unsigned i = 0; i < netif->naddrs; i++)
+		if (IN6_ARE_ADDR_EQUAL(&netif->addrs[i].ip, ip))
+			return true;
+	return false;
+}
+
+/* The one that has the entry now, if it can: the kernel lists a new one before those that there were. */
+static const struct in6_addr *link_local(const struct vb_netif *netif, const struct in6_addr *now)
+{
+	if (IN6_IS_ADDR_LINKLOCAL(now) && netif_has(netif, now))
+		return now;
 	for (unsigned i = 0; i < netif->naddrs; i++)
 		if (IN6_IS_ADDR_LINKLOCAL(&netif->addrs[i].ip))
 			return &netif->addrs[i].ip;
@@ -43,9 +54,9 @@ static const struct in6_addr *first_link_local(const struct vb_netif *netif)
 static unsigned reserved_entries(const struct vb_netif *netif, struct in6_addr *entries)
 {
 	static const struct in6_addr loopback_v4 = { .s6_addr = { [10] = 0xff, 0xff, 127, 0, 0, 1 } };
-	const struct in6_addr *link_local = first_link_local(netif);
 	if (!netif->loopback) {
-		entries[0] = link_local ? *link_local : eui64_gid(netif->mac);
+		const struct in6_addr *own = link_local(netif, &entries[0]);
+		entries[0] = own ? *own : eui64_gid(netif->mac);
 		return 1;
 	}
 	entries[0] = entries[1] = in6addr_any;
@@ -62,14 +73,6 @@ static bool has(const struct in6_addr *table, unsigned from, unsigned to, const 
 {
 	for (unsigned i = from; i < to; i++)
 		if (IN6_ARE_ADDR_EQUAL(&table[i], ip))
-			return true;
-	return false;
-}
-
-static bool netif_has(const struct vb_netif *netif, const struct in6_addr *ip)
-{
-	for (unsigned i = 0; i < netif->naddrs; i++)
-		if (IN6_ARE_ADDR_EQUAL(&netif->addrs[i].ip, ip))
 			return true;
 	return false;
 }

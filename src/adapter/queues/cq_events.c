@@ -210,8 +210,7 @@ void vb_channel_forget(struct vb_channel *ch, struct vb_cq *cq)
 	vb_list_del(&cq->event_node);
 	cq->events_queued = 0;
 	uint32_t handed_out = cq->events_raised;
-	update_notifier_locked(ch);
-	pthread_mutex_unlock(&ch->lock);
+	share_and_unlock(ch);
 
 	pthread_mutex_lock(&cq->events_lock);
 	while ((int32_t)(handed_out - cq->events_acked) > 0)

@@ -398,9 +398,16 @@ void vb_qp_peer_lost(struct vb_qp *qp)
 
 /* ---- the calls ---- */
 
-static bool may_send(enum ibv_qp_state state)
+/* NULL: it takes sends. An extended receiving queue pair has not even a completion queue for them. */
+static const char *why_not_now(const struct vb_qp *qp)
 {
-	return state == IBV_QPS_RTS || state == IBV_QPS_SQD || state == IBV_QPS_SQE || state == IBV_QPS_ERR;
+	uint32_t state = atomic_load_explicit(&qp->state, memory_order_relaxed);
+	if (vb_unlikely(qp->type == IBV_QPT_XRC_RECV))
+		return "an extended receiving queue pair sends nothing";
+	if (vb_likely(state == IBV_QPS_RTS) || state == IBV_QPS_SQD || state == IBV_QPS_SQE ||
+	    state == IBV_QPS_ERR)
+		return NULL;
+	return "the queue pair is not connected (it takes sends from RTS on)";
 }
 
 static bool is_broken(const struct vb_qp *qp)
@@ -530,10 +537,11 @@ static __attribute__((noinline)) int post_all(struct vb_qp *qp, struct ibv_send_
 	bool binds = false;
 	const struct ibv_send_wr *first = wr;
 	uint32_t before = qp->sq.tail;
-	if (vb_unlikely(!may_send(atomic_load_explicit(&qp->state, memory_order_relaxed)))) {
+	const char *why = why_not_now(qp);
+	if (vb_unlikely(why != NULL)) {
 		if (bad)
 			*bad = wr;
-		err = refuse(EINVAL, "the queue pair is not connected (it takes sends from RTS on)");
+		err = refuse(EINVAL, why);
 		note_posts(qp, first, wr, !bad, err);
 		return err;
 	}

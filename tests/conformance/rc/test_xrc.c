@@ -301,6 +301,26 @@ static void send__before_the_receive(struct end *e)
 	finish(e, &x);
 }
 
+/* It is refused, and works on. */
+static void send__by_a_receiving_queue_pair(struct end *e)
+{
+	struct xrc x;
+	start(e, &x);
+	if (e->passive) {
+		struct ibv_send_wr *bad = NULL, wr = { .opcode = IBV_WR_SEND };
+		CHECK_EQ(ibv_post_send(x.qp, &wr, &bad), EINVAL);
+		CHECK(bad == &wr);
+		CHECK_EQ(post_srq(&x.q[0], 1, 0, 64), 0);
+		meet(e);
+		rc_expect(x.q[0].cq, 1, IBV_WC_SUCCESS);
+	} else {
+		meet(e);
+		CHECK_EQ(post_xrc(e, &x, 1, IBV_WR_SEND, 0, 64, x.number[0], 0, 0), 0);
+		rc_expect(e->scq, 1, IBV_WC_SUCCESS);
+	}
+	finish(e, &x);
+}
+
 /* A second handle keeps the queue pair. */
 static void qp__opened_again(struct end *e)
 {
@@ -522,6 +542,7 @@ static const struct body bodies[] = {
 	BODY(send__to_a_queue_of_another_domain),
 	BODY(send__to_a_queue_that_has_overrun),
 	BODY(send__before_the_receive),
+	BODY(send__by_a_receiving_queue_pair),
 	BODY(qp__opened_again),
 	BODY_IN(domain__shared_by_file, ALONE),
 	BODY(completion__outlives_its_queue_pair),

@@ -370,6 +370,17 @@ static void *query_often(void *qp)
 	return NULL;
 }
 
+/* A counter that could not be attached can go. */
+static void cannot_count(struct end *o, struct ibv_qp *qp)
+{
+	struct ibv_comp_cntr_init_attr attr = { .type = IBV_COMP_CNTR_TYPE_WRS };
+	struct ibv_qp_attach_comp_cntr_attr attach = { .op_mask = IBV_QP_ATTACH_COMP_CNTR_OP_RECV };
+	struct ibv_comp_cntr *counter = ibv_create_comp_cntr(o->ctx, &attr);
+	CHECK(counter);
+	CHECK_EQ(ibv_qp_attach_comp_cntr(qp, counter, &attach), EOPNOTSUPP);
+	CHECK_EQ(ibv_destroy_comp_cntr(counter), 0);
+}
+
 /* Two threads use one handle. */
 static void modify_while_queried(struct ibv_qp *qp)
 {
@@ -391,6 +402,7 @@ static void owner_keeps_the_queue_pair(struct end *o, struct xrc *x, int fd)
 	CHECK(qp && qp->qp_num == qpn && qp->state == IBV_QPS_RTS && qp->qp_type == IBV_QPT_XRC_RECV);
 	CHECK(!open_again(o, x->xrcd, qpn ^ 1) && errno == EINVAL);
 	modify_while_queried(qp);
+	cannot_count(o, qp);
 	attr.qp_state = IBV_QPS_INIT;
 	CHECK_EQ(ibv_modify_qp(qp, &attr, IBV_QP_STATE), EINVAL);
 	CHECK_EQ(ibv_post_recv(qp, &wr, &bad), EINVAL);

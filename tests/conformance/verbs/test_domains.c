@@ -219,6 +219,31 @@ static void import__within_a_process(void **state)
 	assert_int_equal(ibv_close_device(ctx), 0);
 }
 
+/* They stay until the program tries again. */
+static void import__handles_in_use(void **state)
+{
+	struct world *w = *state;
+	struct ibv_alloc_dm_attr attr = { .length = 4096 };
+	struct ibv_dm *dm = ibv_alloc_dm(w->ctx, &attr);
+	assert_non_null(dm);
+	struct ibv_dm *same = ibv_import_dm(w->ctx, dm->handle);
+	struct ibv_pd *pd = ibv_import_pd(w->ctx, w->pd->handle);
+	assert_non_null(same);
+	assert_non_null(pd);
+	struct ibv_mr *mr = ibv_reg_mr(pd, w->buffer, 64, 0);
+	struct ibv_mr *of_device = ibv_reg_dm_mr(pd, same, 0, 64, IBV_ACCESS_ZERO_BASED);
+	assert_non_null(mr);
+	assert_non_null(of_device);
+	ibv_unimport_dm(same);
+	ibv_unimport_pd(pd);
+	assert_errno(0, ibv_dereg_mr(of_device));
+	ibv_unimport_dm(same);
+	ibv_unimport_pd(pd);
+	assert_errno(0, ibv_dereg_mr(mr));
+	ibv_unimport_pd(pd);
+	assert_errno(0, ibv_free_dm(dm));
+}
+
 /* ---- memory that is not the program's ---- */
 
 static void dmabuf__what_can_be_mapped(void **state)
@@ -292,6 +317,7 @@ int main(void)
 		WORLD_TEST(parent__of_an_old_program),
 		WORLD_TEST(thread_domain__leaves_locks_out),
 		WORLD_TEST(import__within_a_process),
+		WORLD_TEST(import__handles_in_use),
 		WORLD_TEST(dmabuf__what_can_be_mapped),
 		WORLD_TEST(regions__limits),
 	};

@@ -76,6 +76,23 @@ static void wr_complete__fails_and_forgets(void **state)
 	assert_errno(0, ibv_destroy_qp(b));
 }
 
+/* What a call that fails takes back is no call of the program's: nothing stays, as the teardown finds. */
+static void calls__take_back_what_they_made(void **state)
+{
+	struct world *w = *state;
+	struct ibv_srq_init_attr_ex tags = tags_attr(w, 1 << 20, 8);
+	struct ibv_qp_init_attr_ex attr = {
+		.send_cq = w->cq,
+		.recv_cq = w->cq,
+		.qp_type = IBV_QPT_RC,
+		.pd = w->pd,
+		.send_ops_flags = IBV_QP_EX_WITH_TSO,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS
+	};
+	assert_null_errno(EOPNOTSUPP, ibv_create_qp_ex(w->ctx, &attr));
+	assert_null_errno(EINVAL, ibv_create_srq_ex(w->ctx, &tags));
+}
+
 static void counts__begin_anew_in_a_child(void **state)
 {
 	struct world *w = *state;
@@ -328,6 +345,24 @@ static void rnr__of_shared_queues(void **state)
 	assert_errno(0, ibv_destroy_srq(srq));
 }
 
+/* A queue that is in use cannot be destroyed; the try takes nothing from it. */
+static void rnr__outlives_a_refused_end(void **state)
+{
+	struct world *w = *state;
+	struct ibv_srq_init_attr init = { .attr = { .max_wr = 8, .max_sge = 1 } };
+	struct ibv_srq *srq = ibv_create_srq(w->pd, &init);
+	struct wire x = connected(w, srq);
+	struct ibv_sge sge = sge_at(w, 0, 64);
+	struct ibv_recv_wr wr = { .sg_list = &sge, .num_sge = 1 }, *bad;
+	assert_errno(0, ibv_post_srq_recv(srq, &wr, &bad));
+	assert_errno(EBUSY, ibv_destroy_srq(srq));
+	assert_errno(0, post_send(w, x.a, 1, 0));
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(next_wc(w->cq).status, IBV_WC_SUCCESS);
+	disconnected(&x);
+	assert_errno(0, ibv_destroy_srq(srq));
+}
+
 /* ---- ports and devices ---- */
 
 static enum ibv_event_type next_event(struct ibv_context *ctx)
@@ -522,6 +557,7 @@ static const struct {
 			       "fail ibv_post_send EIO #2 qp=1; fail ibv_poll_cq EFAULT #1; fail ibv_req_notify_cq EINVAL"),
 	CASE(calls__fail_to_answer, "fail ibv_reg_dmabuf_mr EOPNOTSUPP #1"),
 	CASE(wr_complete__fails_and_forgets, "fail ibv_wr_complete EIO #1"),
+	CASE(calls__take_back_what_they_made, "fail ibv_destroy_qp EBUSY; fail ibv_destroy_srq EBUSY"),
 	CASE(counts__begin_anew_in_a_child, "fail ibv_alloc_pd ENOMEM #2"),
 	CASE(complete__what_is_behind_is_flushed, "complete recv LOC_PROT_ERR #2 qp=2"),
 	CASE(complete__by_extended_polls, "complete send REM_ACCESS_ERR #1 qp=1"),
@@ -532,6 +568,7 @@ static const struct {
 	CASE(rnr__takes_up_room, "rnr #3+"),
 	CASE(rnr__needs_no_poll, "rnr qp=1 for 10ms; rnr qp=2 for 10min"),
 	CASE(rnr__of_shared_queues, "rnr #2 for 20ms; rnr #3"),
+	CASE(rnr__outlives_a_refused_end, "rnr for 300ms"),
 	CASE(link__goes_and_comes, "link down for 300ms device=vb_lo at ibv_query_device"),
 	CASE(link__is_down_as_long_as_a_rule_says_so,
 	     "link down for 50ms device=vb_lo at ibv_query_device; link down at ibv_query_device"),

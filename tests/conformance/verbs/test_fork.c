@@ -299,6 +299,47 @@ static void parent__goes_on(void **state)
 	disconnected(&x);
 }
 
+static atomic_int stage;
+
+static void await_stage(int n)
+{
+	while (atomic_load(&stage) != n)
+		usleep(1000);
+}
+
+static void *build_for_long(void *qp)
+{
+	ibv_wr_start(qp);
+	atomic_store(&stage, 1);
+	await_stage(2);
+	ibv_wr_abort(qp);
+	return NULL;
+}
+
+static void batch_fails(struct world *w, struct wire *x)
+{
+	struct ibv_qp_ex *ex = ibv_qp_to_qp_ex(inherited.qp);
+	ibv_wr_start(ex);
+	ibv_wr_send(ex);
+	assert_errno(EIO, ibv_wr_complete(ex));
+}
+
+/* Of a thread that builds one there is none in the child. */
+static void child__waits_for_no_batch(void **state)
+{
+	struct world *w = *state;
+	struct wire x = connected(w, NULL);
+	pthread_t thread;
+	make_inherited(w, &inherited);
+	assert_int_equal(pthread_create(&thread, NULL, build_for_long, ibv_qp_to_qp_ex(inherited.qp)), 0);
+	await_stage(1);
+	in_child(batch_fails, w, &x);
+	atomic_store(&stage, 2);
+	pthread_join(thread, NULL);
+	end_inherited(&inherited);
+	disconnected(&x);
+}
+
 static void destroy_all(struct world *w, struct wire *x)
 {
 	CHECK(ibv_destroy_qp(x->a) == 0);
@@ -348,6 +389,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		WORLD_TEST(parent__goes_on),
+		WORLD_TEST(child__waits_for_no_batch),
 		WORLD_TEST(child__destroys_what_it_inherited),
 		WORLD_TEST(child__opens_its_own),
 	};

@@ -480,6 +480,17 @@ static void rate__is_limited(void **state)
 	assert_int_equal(next_wc(sender->send_cq).status, IBV_WC_SUCCESS);
 	assert_int_equal(next_wc(sender->send_cq).status, IBV_WC_WR_FLUSH_ERR);
 	assert_errno(EINVAL, ibv_modify_qp_rate_limit(sender, &limit));
+	assert_errno(0, set_state(sender, IBV_QPS_RESET));
+	attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_INIT, .port_num = 1 };
+	assert_errno(0, ibv_modify_qp(sender, &attr, IBV_QP_STATE | IBV_QP_PORT));
+	assert_errno(0, set_state(sender, IBV_QPS_RTR));
+	attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS, .rate_limit = 1 };
+	assert_errno(0, ibv_modify_qp(sender, &attr, IBV_QP_STATE | IBV_QP_RATE_LIMIT));
+	for (int i = 0; i < 2; i++) /* the burst that was given before holds no more */
+		assert_errno(0, ibv_post_send(sender, &wr, &bad));
+	assert_errno(0, set_state(sender, IBV_QPS_ERR));
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(next_wc(sender->send_cq).status, IBV_WC_SUCCESS);
 	assert_errno(0, ibv_destroy_qp(rc));
 	destroy_sender(sender);
 }
@@ -554,6 +565,12 @@ static void rss__spreads_by_flow(void **state)
 				  .rx_hash_key = key,
 				  .rx_hash_fields_mask = IBV_RX_HASH_SRC_IPV4 | IBV_RX_HASH_DST_IPV4 }
 	};
+	struct ibv_context *other = open_test_device();
+	assert_non_null(attr.pd = ibv_alloc_pd(other));
+	assert_null_errno(EINVAL, ibv_create_qp_ex(w->ctx, &attr));
+	assert_errno(0, ibv_dealloc_pd(attr.pd));
+	assert_int_equal(ibv_close_device(other), 0);
+	attr.pd = w->pd;
 	struct ibv_qp *qp = ibv_create_qp_ex(w->ctx, &attr);
 	assert_non_null(qp);
 	attr.rx_hash_conf.rx_hash_key_len = 39;
