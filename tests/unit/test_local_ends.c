@@ -10,12 +10,14 @@
 
 #include <cmocka.h>
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "adapter/memory/key.h"
 #include "adapter/progress/progress.h"
 #include "fake_host.h"
+#include "local/capture.h"
 #include "local/doorbell.h"
 #include "local/mapped.h"
 #include "local/qp.h"
@@ -555,6 +557,24 @@ static void translation__of_a_session_that_has_just_ended(void **state)
 	assert_false(vb_translation_holds(local(0), &local(0)->to_receive));
 }
 
+/* ---- captures ---- */
+
+/* One ended in the middle of a message for another process's queue, and the next began in that of another. */
+static void capture__in_the_middle_of_messages(void **state)
+{
+	connect_all(1);
+	struct vb_local_qp *l = local(0);
+	assert_non_null(l->piece = calloc(1, sizeof(*l->piece)));
+	l->cur = (struct vb_slot_copy){ .length = SHORT };
+	vb_capture_passed(l, SHORT);
+	assert_int_equal(l->capture.passed_bytes, SHORT);
+	atomic_store(&l->resp.next, 1);
+	l->cur = (struct vb_slot_copy){ .length = LONG, .done = SHORT };
+	vb_capture_passed(l, LONG - SHORT);
+	assert_int_equal(l->capture.passed_bytes, SHORT); /* there is no room for more */
+	atomic_store(&l->resp.next, 0);
+}
+
 /* ---- silence ---- */
 
 /* In SQD the program changes how long a silent peer is waited for. */
@@ -625,6 +645,7 @@ int main(void)
 		TEST(poll__of_a_queue_pair_whose_requester_was_refused),
 		TEST(poll__of_a_queue_pair_that_has_failed),
 		TEST(translation__of_a_session_that_has_just_ended),
+		TEST(capture__in_the_middle_of_messages),
 		TEST(silence__lasts_while_there_is_no_timeout),
 		TEST(stream__without_memory_fails_the_request),
 	};
