@@ -575,6 +575,16 @@ static void capture__in_the_middle_of_messages(void **state)
 	atomic_store(&l->resp.next, 0);
 }
 
+/* What a capture of the session before has told of a position means nothing for the next. */
+static void capture__of_the_session_before(void **state)
+{
+	connect_all(1);
+	atomic_store(&local(0)->mine->captured, vb_shm_captured(0, 1234));
+	assert_int_equal(rig_move(&qps[0], IBV_QPS_RESET), 0);
+	assert_int_equal(rig_connect(&qps[0], LOCALHOST, FAKE_PEER_SLOT << VB_SLOT_SHIFT, 7), 0);
+	assert_false(vb_shm_captured_is_for(atomic_load(&local(0)->mine->captured), 0));
+}
+
 /* ---- silence ---- */
 
 /* In SQD the program changes how long a silent peer is waited for. */
@@ -646,6 +656,7 @@ int main(void)
 		TEST(poll__of_a_queue_pair_that_has_failed),
 		TEST(translation__of_a_session_that_has_just_ended),
 		TEST(capture__in_the_middle_of_messages),
+		TEST(capture__of_the_session_before),
 		TEST(silence__lasts_while_there_is_no_timeout),
 		TEST(stream__without_memory_fails_the_request),
 	};
