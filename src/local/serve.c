@@ -113,12 +113,16 @@ static __attribute__((noinline)) bool take_up(struct vb_local_qp *l, uint32_t mo
 bool vb_serve_may(struct vb_local_qp *l)
 {
 	uint32_t mode = atomic_load_explicit(&vb_theirs_of(l)->mode, memory_order_acquire);
-	if (!(mode & VB_SHM_REQUESTS) || vb_is_cut_by(l->peer))
+	bool requests = mode & VB_SHM_REQUESTS;
+	if (vb_is_cut_by(l->peer))
 		return false;
 	bool is_serving = atomic_load_explicit(&l->resp.serving, memory_order_relaxed);
-	if (vb_likely(is_serving) && vb_likely(vb_mode_epoch(mode) == l->resp.their_epoch))
+	if (vb_likely(is_serving && requests) && vb_likely(vb_mode_epoch(mode) == l->resp.their_epoch))
 		return true;
-	bool is_new = take_up(l, mode);
+	/* A session that has ended does not come back: polls find nothing in its ring any more. */
+	if (is_serving)
+		atomic_store(&l->resp.serving, false);
+	bool is_new = requests && take_up(l, mode);
 	/* the caller may have looked at the last session's ring */
 	if (is_new && is_serving)
 		vb_progress_schedule(l->qp);

@@ -528,6 +528,26 @@ static void poll__of_a_queue_pair_that_has_failed(void **state)
 	poll_in_vain();
 }
 
+/* It has sent what was not executed by then, for want of a receive or of time. */
+static void poll__of_a_queue_pair_whose_peer_has_failed(void **state)
+{
+	for (unsigned waits = 0; waits < 2; waits++) {
+		connect_all(1);
+		begin_session(1, FOR_EVER);
+		receive();
+		hear(0);
+		expect_message();
+		publish(1, VB_SHM_INLINE);
+		if (waits)
+			look();
+		block(0)->mode = 1 << 8;
+		look();
+		poll_in_vain();
+		remove_all();
+		vb_progress_arm(); /* the progress thread does not leave the work to polls */
+	}
+}
+
 /* ---- translations ---- */
 
 static void learn_all(void)
@@ -654,6 +674,7 @@ int main(void)
 		TEST(bell__behind_one_that_does_not_come_while_polled),
 		TEST(poll__of_a_queue_pair_whose_requester_was_refused),
 		TEST(poll__of_a_queue_pair_that_has_failed),
+		TEST(poll__of_a_queue_pair_whose_peer_has_failed),
 		TEST(translation__of_a_session_that_has_just_ended),
 		TEST(capture__in_the_middle_of_messages),
 		TEST(capture__of_the_session_before),
