@@ -716,6 +716,8 @@ void vb_requester_take_last_acks(struct vb_local_qp *l)
 	uint8_t status;
 	if (read_ack(l, &done, &status))
 		complete_until(l, done);
+	/* what is flushed waits for no ack: polls look for none */
+	atomic_store_explicit(&l->req.awaited, acked(l), memory_order_relaxed);
 }
 
 __attribute__((flatten)) bool vb_requester_take_acks(struct vb_local_qp *l)

@@ -528,6 +528,30 @@ static void poll__of_a_queue_pair_that_has_failed(void **state)
 	poll_in_vain();
 }
 
+static void expect_sent(enum ibv_wc_status status)
+{
+	struct vb_cqe completion;
+	assert_int_equal(vb_cq_poll(&rig.cq, 1, &completion), 1);
+	assert_int_equal(completion.status, status);
+	assert_false(completion.is_recv);
+}
+
+/* Its last request was flushed; the peer's queue pair is reset after that, and its ack is another one. */
+static void poll__of_a_queue_pair_that_awaits_no_ack_any_more(void **state)
+{
+	connect_all(1);
+	send_long();
+	block(0)->ack = vb_shm_ack(1, local(0)->epoch, 0);
+	look();
+	expect_sent(IBV_WC_SUCCESS);
+	send_long();
+	assert_int_equal(rig_move(&qps[0], IBV_QPS_ERR), 0);
+	expect_sent(IBV_WC_WR_FLUSH_ERR);
+	block(0)->mode = 2 << 8;
+	block(0)->ack = 0;
+	poll_in_vain();
+}
+
 /* It has sent what was not executed by then, for want of a receive or of time. */
 static void poll__of_a_queue_pair_whose_peer_has_failed(void **state)
 {
@@ -674,6 +698,7 @@ int main(void)
 		TEST(bell__behind_one_that_does_not_come_while_polled),
 		TEST(poll__of_a_queue_pair_whose_requester_was_refused),
 		TEST(poll__of_a_queue_pair_that_has_failed),
+		TEST(poll__of_a_queue_pair_that_awaits_no_ack_any_more),
 		TEST(poll__of_a_queue_pair_whose_peer_has_failed),
 		TEST(translation__of_a_session_that_has_just_ended),
 		TEST(capture__in_the_middle_of_messages),
