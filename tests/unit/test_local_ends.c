@@ -572,6 +572,35 @@ static void poll__of_a_queue_pair_whose_peer_has_failed(void **state)
 	}
 }
 
+/* Polls have found news of the queue pair time after time. */
+static void begin_polling(void)
+{
+	atomic_store(&vb_arena->asleep, 0);
+	for (unsigned i = 0; i < MANY_LOOKS; i++)
+		vb_doorbell_note_news(local(0));
+	assert_true(atomic_load(&local(0)->mine->polled));
+}
+
+static void poll_until_answered(uint64_t expected)
+{
+	enum { MOST = 1000000 };
+	for (unsigned i = 0; i < MOST && answer() != expected; i++)
+		expect_nothing();
+	assert_int_equal(answer(), expected);
+}
+
+/* It serves nobody by then, and polls do not look for a further session: the peer rings for that. */
+static void poll__ends_with_the_requester(void **state)
+{
+	connect_all(1);
+	begin_session(1, 0);
+	look();
+	begin_polling();
+	publish(0, VB_SHM_INLINE);
+	poll_until_answered(vb_shm_ack(0, 1, IBV_WC_RNR_RETRY_EXC_ERR));
+	assert_false(atomic_load(&local(0)->mine->polled));
+}
+
 /* ---- translations ---- */
 
 static void learn_all(void)
@@ -700,6 +729,7 @@ int main(void)
 		TEST(poll__of_a_queue_pair_that_has_failed),
 		TEST(poll__of_a_queue_pair_that_awaits_no_ack_any_more),
 		TEST(poll__of_a_queue_pair_whose_peer_has_failed),
+		TEST(poll__ends_with_the_requester),
 		TEST(translation__of_a_session_that_has_just_ended),
 		TEST(capture__in_the_middle_of_messages),
 		TEST(capture__of_the_session_before),
