@@ -509,8 +509,11 @@ static void finish(struct vb_local_qp *l)
 		return;
 	if (sq->begun)
 		send_one(l, &published);
-	if (atomic_load(&l->qp->state) == IBV_QPS_SQD) /* it has not failed */
-		go_on(l, published);
+	if (atomic_load(&l->qp->state) != IBV_QPS_SQD)
+		return; /* it failed */
+	if (published)
+		vb_requester_await_acks(l); /* for the end of draining */
+	go_on(l, published);
 }
 
 /* Entries that are this side's alone need no peer. True: nothing is left to be sent. */

@@ -22,6 +22,7 @@
 #include "local/mapped.h"
 #include "local/qp.h"
 #include "local/reach.h"
+#include "local/slots.h"
 #include "local/translation.h"
 #include "rig.h"
 
@@ -203,12 +204,17 @@ static void bell__beside_a_thread_that_does_not_wake(void **state)
 
 /* ---- memory ---- */
 
-static void write_to_peer(void)
+static void post_write(void)
 {
 	struct ibv_sge sge = { (uintptr_t)rig_at(SOURCES), WRITTEN, rig.mrs[SOURCES].key };
 	struct ibv_send_wr *bad, wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE,
 					.wr.rdma = { .remote_addr = FAKE_MEMORY, .rkey = KEY } };
 	assert_int_equal(vb_qp_post_send(&qps[0].qp, &wr, &bad), 0);
+}
+
+static void write_to_peer(void)
+{
+	post_write();
 	fake_run();
 }
 
@@ -552,6 +558,21 @@ static void poll__of_a_queue_pair_that_awaits_no_ack_any_more(void **state)
 	poll_in_vain();
 }
 
+/* A WRITE without a completion is half done in SQD, and the peer, captured by now, does the rest. */
+static void poll__of_a_queue_pair_that_drains(void **state)
+{
+	connect_all(1);
+	qps[0].qp.sq_sig_all = false;
+	assert_int_equal(rig_move(&qps[0], IBV_QPS_SQD), 0);
+	post_write();
+	qps[0].qp.sq.begun = true;
+	local(0)->req.moved = WRITTEN / 2;
+	head()->captured = 1;
+	look();
+	assert_int_equal(local(0)->req.published, 1);
+	assert_true(vb_requester_awaits(local(0)));
+}
+
 /* It has sent what was not executed by then, for want of a receive or of time. */
 static void poll__of_a_queue_pair_whose_peer_has_failed(void **state)
 {
@@ -728,6 +749,7 @@ int main(void)
 		TEST(poll__of_a_queue_pair_whose_requester_was_refused),
 		TEST(poll__of_a_queue_pair_that_has_failed),
 		TEST(poll__of_a_queue_pair_that_awaits_no_ack_any_more),
+		TEST(poll__of_a_queue_pair_that_drains),
 		TEST(poll__of_a_queue_pair_whose_peer_has_failed),
 		TEST(poll__ends_with_the_requester),
 		TEST(translation__of_a_session_that_has_just_ended),
