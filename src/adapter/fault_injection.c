@@ -103,11 +103,11 @@ uint64_t vb_fault_frozen_until(void) { return atomic_load(&frozen_until); }
 
 static bool has_vanished(const struct in6_addr *peer)
 {
-	uint32_t rules = atomic_load(&vanished);
-	for (unsigned i = 0; rules >> i; i++)
-		if ((rules >> i & 1) &&
-		    (!plan.rules[i].has_peer || memcmp(peer, plan.rules[i].peer, sizeof(*peer)) == 0))
+	for (uint32_t rules = atomic_load(&vanished); rules; rules &= rules - 1) {
+		const struct vb_fault_rule *r = &plan.rules[__builtin_ctz(rules)];
+		if (!r->has_peer || memcmp(peer, r->peer, sizeof(*peer)) == 0)
 			return true;
+	}
 	return false;
 }
 

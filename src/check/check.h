@@ -67,7 +67,6 @@ void vb_check_explained(const char *call, const char *sentence);
 
 struct vb_posted {
 	uint64_t sum;      /* of the bytes that are sent */
-	uint32_t signals;  /* requests with a completion that were posted before */
 	bool is_summed;
 	struct vb_trace at;
 };
@@ -75,9 +74,14 @@ struct vb_posted {
 struct vb_checked_qp {
 	/* by position, as many as the send queue has slots; made with the first post */
 	struct vb_posted *posted;
+	/*
+	 * likewise, but by the program's requests alone, without the adapter's own entries (VB_SQE_OWN): how
+	 * many requests with a completion came before
+	 */
+	uint32_t *signals_before;
 	uint32_t seen;            /* positions up to here are noted, */
 	uint32_t compared;        /* and up to here were compared and released */
-	uint32_t signals;         /* of all that are noted */
+	uint32_t signals, own;    /* requests with a completion, and own entries, of all that are noted */
 	uint32_t most;            /* completions that were under way at once */
 	atomic_bool is_compared_to_peer;
 	atomic_bool is_starving;  /* the timer runs */

@@ -63,7 +63,7 @@ void vb_check_qp_reset(struct vb_qp *qp)
 		return;
 	vb_lock(&qp->sq.lock);
 	if (qp->sq.tail == 0)
-		c->seen = c->compared = c->signals = c->most = 0;
+		c->seen = c->compared = c->signals = c->own = c->most = 0;
 	c->is_compared_to_peer = false;
 	atomic_store(&c->full_since, 0);
 	vb_unlock(&qp->sq.lock);

@@ -84,23 +84,31 @@ static void note_one(struct vb_qp *qp, struct vb_checked_qp *c, uint32_t positio
 	const struct vb_sqe *sqe = vb_sq_at(&qp->sq, position);
 	struct vb_posted *p = &c->posted[position & qp->sq.mask];
 	bool is_over = (int32_t)(position - qp->sq.head) < 0; /* flushed, in the send queue error state */
-	*p = (struct vb_posted){ .signals = c->signals, .at = *at };
-	if (!(sqe->flags & VB_SQE_OWN))
+	*p = (struct vb_posted){ .at = *at };
+	if (sqe->flags & VB_SQE_OWN) {
+		c->own++;
+	} else {
+		c->signals_before[(position - c->own) & qp->sq.mask] = c->signals;
 		c->signals += vb_sq_signals(qp, sqe->flags);
+	}
 	if (is_over || !has_list(sqe) || sqe->status != VB_SQE_PENDING)
 		return;
 	check_list(qp, sqe);
 	p->is_summed = !vb_wr_fetches(sqe->opcode) && sum_list(qp, sqe, &p->sum);
 }
 
+static bool make_room(const struct vb_qp *qp, struct vb_checked_qp *c)
+{
+	c->posted = calloc(places(qp), sizeof(*c->posted) + sizeof(*c->signals_before));
+	if (c->posted)
+		c->signals_before = (uint32_t *)(c->posted + places(qp));
+	return c->posted;
+}
+
 static void note(struct vb_qp *qp, struct vb_checked_qp *c)
 {
 	struct vb_trace here;
-	if (c->seen == qp->sq.tail)
-		return;
-	if (!c->posted)
-		c->posted = calloc(places(qp), sizeof(*c->posted));
-	if (!c->posted)
+	if (c->seen == qp->sq.tail || (!c->posted && !make_room(qp, c)))
 		return;
 	vb_trace_take(&here);
 	for (; c->seen != qp->sq.tail; c->seen++)
@@ -118,9 +126,12 @@ uint32_t vb_check_awaited(const struct vb_qp *qp)
 {
 	const struct vb_checked_qp *c = qp->checked;
 	uint32_t retired = atomic_load(&qp->sq.retired);
-	if (!c || !c->posted || retired == c->seen || c->seen - retired > places(qp))
+	if (!c || !c->posted)
 		return 0;
-	return c->signals - c->posted[retired & qp->sq.mask].signals;
+	uint32_t unpolled = c->seen - c->own - retired;
+	return unpolled && unpolled <= places(qp) ?
+		       c->signals - c->signals_before[retired & qp->sq.mask] :
+		       0;
 }
 
 /* ---- other writers ---- */

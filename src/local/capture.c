@@ -34,6 +34,16 @@ static bool fetch_entry(void *ctx, uint64_t offset, size_t bytes, uint8_t *to)
 	return true;
 }
 
+/*
+ * Are the first bytes of the current request there, up to this offset? Those of an earlier one may be, if a
+ * capture ended in its middle.
+ */
+static bool has_passed(const struct vb_local_qp *l, uint64_t end)
+{
+	return l->capture.passed && l->capture.passed_bytes >= end &&
+	       l->capture.passed_at == atomic_load_explicit(&l->resp.next, memory_order_relaxed);
+}
+
 /* This process has it for a moment only: it is kept until the request is shown. */
 void vb_capture_passed(struct vb_local_qp *l, uint64_t n)
 {
@@ -41,8 +51,9 @@ void vb_capture_passed(struct vb_local_qp *l, uint64_t n)
 		free(l->capture.passed);
 		l->capture.passed = malloc(l->cur.length);
 		l->capture.passed_bytes = 0;
+		l->capture.passed_at = atomic_load_explicit(&l->resp.next, memory_order_relaxed);
 	}
-	if (!l->capture.passed || l->capture.passed_bytes != l->cur.done)
+	if (!has_passed(l, l->cur.done))
 		return; /* there is no memory, or the capture began behind the request's beginning */
 	memcpy(l->capture.passed + l->cur.done, l->piece->bytes, n);
 	l->capture.passed_bytes += n;
@@ -50,7 +61,7 @@ void vb_capture_passed(struct vb_local_qp *l, uint64_t n)
 
 static bool fetch_passed(const struct vb_local_qp *l, uint64_t offset, size_t bytes, uint8_t *to)
 {
-	if (!l->capture.passed || offset + bytes > l->capture.passed_bytes)
+	if (!has_passed(l, offset + bytes))
 		return false;
 	memcpy(to, l->capture.passed + offset, bytes);
 	return true;

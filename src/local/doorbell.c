@@ -65,15 +65,27 @@ void vb_doorbell_poll_end(void)
 	vb_unlock(&vb_progress_lock);
 }
 
-static void end_polling_locked(struct vb_local_qp *l)
+/* True: it was polled. */
+static bool end_polling_locked(struct vb_local_qp *l)
 {
 	for (unsigned i = 0; i < npolled; i++) {
 		if (polled[i] != l)
 			continue;
 		polled[i] = polled[--npolled];
 		atomic_store(&l->mine->polled, 0);
-		return;
+		return true;
 	}
+	return false;
+}
+
+void vb_doorbell_poll_end_of(struct vb_local_qp *l)
+{
+	vb_lock(&vb_progress_lock);
+	if (end_polling_locked(l)) {
+		vb_fence_users();
+		vb_progress_schedule_locked(l->qp);
+	}
+	vb_unlock(&vb_progress_lock);
 }
 
 /* ---- hearing ---- */

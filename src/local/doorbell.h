@@ -84,6 +84,12 @@ bool vb_doorbell_is_pending(void);
 /* Peers must ring from its return on; what they have done before is queued. No lock held. */
 void vb_doorbell_poll_end(void);
 
+/*
+ * This QP serves no requester any more, so polls do not look for requests: the peer must ring from its return
+ * on, as for the next session. resp_lock is held.
+ */
+void vb_doorbell_poll_end_of(struct vb_local_qp *l);
+
 /* ---- how often the ack's line is read ---- */
 
 enum { VB_ACK_INTERVAL = 12 }; /* polls; 8 to 12 were best of 0 to 64, 4 % before 0 (ping-pong of 8 bytes) */

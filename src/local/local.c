@@ -101,6 +101,7 @@ static void open_block(struct vb_local_qp *l)
 	atomic_store(&m->ring, l->ring_offset);
 	atomic_store(&m->ring_mask, l->qp->sq.mask);
 	atomic_store(&m->slot_bytes, l->req.slot_bytes);
+	atomic_store(&m->captured, 0); /* it names a position, and these begin anew */
 	for (int i = 0; i < 2; i++) {
 		atomic_store(&m->stages[i], 0);
 		atomic_store(&m->put[i], 0);

@@ -464,7 +464,7 @@ static int start(struct vb_peer *p)
 	return err ? err : vb_watch_start(&p->watch, EPOLLIN);
 }
 
-/* Made and greeted, or else the descriptor is closed. */
+/* Made and greeted, or else the descriptor is closed, and *peer as before. */
 static int peer_start(int fd, pid_t pid, struct vb_peer **peer)
 {
 	int err = take_share();
@@ -475,10 +475,11 @@ static int peer_start(int fd, pid_t pid, struct vb_peer **peer)
 			atomic_fetch_sub(&nlinks, 1);
 		return err ? err : -ENOMEM;
 	}
-	*peer = p;
 	err = start(p);
 	if (err)
 		vb_peer_put(p);
+	else
+		*peer = p;
 	return err;
 }
 

@@ -131,9 +131,10 @@ struct vb_local_qp {
 		/* of the next message, and of the next in the ring to be answered */
 		uint32_t psn, answered_psn, msn;
 		uint32_t expected, served;
-		/* the current request's bytes, if it is for another process's queue; NULL: unknown */
+		/* bytes of a request for another process's queue, and its ring position; NULL: unknown */
 		uint8_t *passed;
 		uint64_t passed_bytes;
+		uint32_t passed_at;
 	} capture;
 
 	struct vb_timer give_up, rnr, again;        /* again: for a receive of another process's queue */

@@ -509,8 +509,11 @@ static void finish(struct vb_local_qp *l)
 		return;
 	if (sq->begun)
 		send_one(l, &published);
-	if (atomic_load(&l->qp->state) == IBV_QPS_SQD) /* it has not failed */
-		go_on(l, published);
+	if (atomic_load(&l->qp->state) != IBV_QPS_SQD)
+		return; /* it failed */
+	if (published)
+		vb_requester_await_acks(l); /* for the end of draining */
+	go_on(l, published);
 }
 
 /* Entries that are this side's alone need no peer. True: nothing is left to be sent. */
@@ -716,6 +719,8 @@ void vb_requester_take_last_acks(struct vb_local_qp *l)
 	uint8_t status;
 	if (read_ack(l, &done, &status))
 		complete_until(l, done);
+	/* what is flushed waits for no ack: polls look for none */
+	atomic_store_explicit(&l->req.awaited, acked(l), memory_order_relaxed);
 }
 
 __attribute__((flatten)) bool vb_requester_take_acks(struct vb_local_qp *l)

@@ -430,7 +430,7 @@ static void finish_failed(struct vb_local_qp *l, const struct failure *f, struct
 		x->receive_status = f->refusal->receive;
 	atomic_store_explicit(&l->resp.active, false, memory_order_relaxed);
 	l->to_receive.is_made = false;
-	atomic_store(&l->resp.serving, false); /* this requester is not served again */
+	vb_serve_end(l);
 	v->broken = f->refusal != NULL;
 	v->event = f->refusal && !is_reported ? f->refusal->event : -1;
 	atomic_store_explicit(&l->mine->ack, vb_shm_ack(next + (f->nak == IBV_WC_SUCCESS), epoch, f->nak),

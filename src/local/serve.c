@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "local/copy.h"
 #include "local/cut.h"
+#include "local/doorbell.h"
 #include "local/reach.h"
 #include "local/slots.h"
 #include "wire/timers.h"
@@ -74,10 +75,17 @@ static bool take_ring(struct vb_local_qp *l)
 	return true;
 }
 
+/* The QP is not polled while it serves nobody: polls would not look for the next session. */
+void vb_serve_end(struct vb_local_qp *l)
+{
+	atomic_store(&l->resp.serving, false); /* first: nobody begins to poll it after that */
+	vb_doorbell_poll_end_of(l);
+}
+
 /* The last session ended in the middle of a message. */
 static void refuse_session(struct vb_local_qp *l, uint32_t epoch)
 {
-	atomic_store(&l->resp.serving, false);
+	vb_serve_end(l);
 	l->resp.their_epoch = epoch;
 	atomic_store(&l->mine->ack, vb_shm_ack(0, epoch, IBV_WC_REM_OP_ERR));
 	vb_explain("responder",
@@ -113,12 +121,16 @@ static __attribute__((noinline)) bool take_up(struct vb_local_qp *l, uint32_t mo
 bool vb_serve_may(struct vb_local_qp *l)
 {
 	uint32_t mode = atomic_load_explicit(&vb_theirs_of(l)->mode, memory_order_acquire);
-	if (!(mode & VB_SHM_REQUESTS) || vb_is_cut_by(l->peer))
+	bool requests = mode & VB_SHM_REQUESTS;
+	if (vb_is_cut_by(l->peer))
 		return false;
 	bool is_serving = atomic_load_explicit(&l->resp.serving, memory_order_relaxed);
-	if (vb_likely(is_serving) && vb_likely(vb_mode_epoch(mode) == l->resp.their_epoch))
+	if (vb_likely(is_serving && requests) && vb_likely(vb_mode_epoch(mode) == l->resp.their_epoch))
 		return true;
-	bool is_new = take_up(l, mode);
+	/* A session that has ended does not come back: polls find nothing in its ring any more. */
+	if (is_serving)
+		vb_serve_end(l);
+	bool is_new = requests && take_up(l, mode);
 	/* the caller may have looked at the last session's ring */
 	if (is_new && is_serving)
 		vb_progress_schedule(l->qp);

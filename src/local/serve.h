@@ -43,6 +43,9 @@ static inline bool vb_serve_is_bound(const struct vb_local_qp *l)
 /* Inside a busy section: is the requester there, and the one whom we serve? */
 bool vb_serve_may(struct vb_local_qp *l);
 
+/* The requester that was served is not served again. resp_lock is held. */
+void vb_serve_end(struct vb_local_qp *l);
+
 /* Is the session that is served still the requester's? */
 static inline bool vb_serve_goes_on(const struct vb_local_qp *l)
 {

@@ -264,6 +264,7 @@ EXPECTED = {
     "inline_probe": None,
     "dmabuf_probe": None,
     "full_tag_list": None,
+    "rendezvous_before": None,
     "lost_part": None,
     "failed_on_purpose": None,
     "inline_too_long": ("call", r"more inline data than the queue pair's max_inline_data", "ibv_post_send"),

@@ -4,7 +4,9 @@
  * `mistakes NAME right` does the same without it. The functions are global so that traces have their names
  * whatever the system has. What is expected to be said: checks.py.
  */
+#include <endian.h>
 #include <errno.h>
+#include <infiniband/tm_types.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <sched.h>
@@ -27,8 +29,8 @@
 	X(lost_send) X(lost_sends) X(polled_late) X(flushed_posts) X(flushed_before) X(unacked_event) \
 	X(psn_mismatch) X(mtu_mismatch) X(read_depth) X(silent_peer) X(two_pollers) X(two_posters) \
 	X(missing_attributes) X(surplus_attribute) X(no_grh) X(parents_finding) X(no_grh_in_modify) \
-	X(gid_index) X(inline_probe) X(dmabuf_probe) X(full_tag_list) X(lost_part) X(failed_on_purpose) \
-	X(inline_too_long) X(too_many_entries) X(post_too_early) X(unmapped_send) X(no_read_depth) \
+	X(gid_index) X(inline_probe) X(dmabuf_probe) X(full_tag_list) X(rendezvous_before) X(lost_part) \
+	X(failed_on_purpose) X(inline_too_long) X(too_many_entries) X(post_too_early) X(unmapped_send) X(no_read_depth) \
 	X(wrong_number) X(short_unreliable) X(other_qkey) X(datagram_without_receive) \
 	X(message_without_receive) X(stranger) X(too_many_shared_entries) X(no_send_room) X(no_receive_room) \
 	X(unacked_qp_event) X(unacked_cq_event) X(unacked_srq_event) X(unasked_event) X(mtu_of_port) \
@@ -1257,23 +1259,84 @@ void dmabuf_probe(bool wrong)
 	end_world(&w);
 }
 
-/* Tags are added until the list is full. */
-void full_tag_list(bool wrong)
+static struct ibv_srq *make_tag_list(struct world *w)
 {
-	struct world w = make_world((struct wish){ 0 });
 	struct ibv_srq_init_attr_ex init = {
 		.attr = { .max_wr = 4, .max_sge = 1 },
 		.srq_type = IBV_SRQT_TM,
-		.pd = w.pd,
-		.cq = w.a.cq,
+		.pd = w->pd,
+		.cq = w->a.cq,
 		.tm_cap = { .max_num_tags = 1, .max_ops = 8 },
 		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_CQ |
 			     IBV_SRQ_INIT_ATTR_TM,
 	};
+	struct ibv_srq *srq = ibv_create_srq_ex(w->ctx, &init);
+	MUST(srq);
+	return srq;
+}
+
+/* Tags are added until the list is full. */
+void full_tag_list(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
 	struct ibv_ops_wr *bad, wr = { .opcode = IBV_WR_TAG_ADD };
-	struct ibv_srq *srq = ibv_create_srq_ex(w.ctx, &init);
-	MUST(srq && !ibv_post_srq_ops(srq, &wr, &bad) && ibv_post_srq_ops(srq, &wr, &bad) == ENOMEM);
+	struct ibv_srq *srq = make_tag_list(&w);
+	MUST(!ibv_post_srq_ops(srq, &wr, &bad) && ibv_post_srq_ops(srq, &wr, &bad) == ENOMEM);
 	MUST(!ibv_destroy_srq(srq));
+	end_world(&w);
+}
+
+/* b sends a request for a rendezvous; a's queue pair, which matches tags, reads the data and says so. */
+static void meet_by_tag(struct world *w, struct ibv_srq *srq)
+{
+	struct {
+		struct ibv_tmh tmh;
+		struct ibv_rvh rvh;
+	} *head = (void *)w->b.buffer;
+	struct ibv_sge sge = { (uintptr_t)w->a.buffer, 64, w->a.mr->lkey };
+	struct ibv_ops_wr *bad,
+		wr = { .opcode = IBV_WR_TAG_ADD,
+		       .tm.add = { .sg_list = &sge, .num_sge = 1, .tag = 5, .mask = UINT64_MAX } };
+	MUST(!ibv_post_srq_ops(srq, &wr, &bad));
+	head->tmh = (struct ibv_tmh){ .opcode = IBV_TMH_RNDV, .tag = htobe64(5) };
+	head->rvh = (struct ibv_rvh){ .va = htobe64((uintptr_t)w->b.buffer),
+				      .rkey = htobe32(w->b.mr->rkey),
+				      .len = htobe32(64) };
+	MUST(!post_receive(w->b.qp, (uintptr_t)w->b.buffer + 1024, 64, w->b.mr->lkey));
+	MUST(!post(w->b.qp, request(&w->b, IBV_WR_SEND, sizeof(*head), NULL)));
+	for (int i = 0; i < 2; i++) {
+		done(w->a.cq); /* the tag has matched; the data are here */
+		done(w->b.cq); /* the request was sent; its end was received */
+	}
+}
+
+/* What the adapter sends by itself is no request of the program's: these are all signaled. */
+void rendezvous_before(bool wrong)
+{
+	enum { MANY = 40 };
+	struct world w = make_world((struct wish){ 0 });
+	struct ibv_srq *srq = make_tag_list(&w);
+	struct ibv_qp_init_attr init = { .send_cq = w.a.cq, .recv_cq = w.a.cq, .srq = srq,
+					 .qp_type = IBV_QPT_RC, .sq_sig_all = 1,
+					 .cap = { .max_send_wr = 8, .max_send_sge = 1 } };
+	struct ibv_qp *qp;
+	int posted = 0;
+	MUST(!ibv_destroy_qp(w.a.qp) && !ibv_destroy_qp(w.b.qp));
+	MUST(qp = w.a.qp = ibv_create_qp(w.pd, &init));
+	w.b.qp = make_qp(&w, w.b.cq, &(struct wish){ 0 }, IBV_QPT_RC);
+	to_init(qp, 0);
+	to_init(w.b.qp, IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
+	connect_qp(&w, qp, w.b.qp->qp_num, &(struct wish){ 0 }, true);
+	connect_qp(&w, w.b.qp, qp->qp_num, &(struct wish){ 0 }, false);
+	for (int i = 0; i < MANY; i++)
+		meet_by_tag(&w, srq);
+	while (!post(qp, request(&w.a, IBV_WR_RDMA_WRITE, 8, &w.b)))
+		posted++;
+	MUST(posted == 8);
+	while (posted--)
+		done(w.a.cq);
+	MUST(!ibv_destroy_qp(qp) && !ibv_destroy_srq(srq));
+	w.a.qp = NULL;
 	end_world(&w);
 }
 

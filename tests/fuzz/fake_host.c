@@ -438,7 +438,7 @@ bool vb_link_has_hung_up(int fd)
 
 int vb_link_send(int fd, const void *msg, size_t bytes, const int *fds, int nfds)
 {
-	return fake.has_hung_up ? -EPIPE : 0;
+	return fake.has_hung_up ? -EPIPE : fake.link_result;
 }
 
 static struct vb_watch *port_watches[MAX_PORTS];

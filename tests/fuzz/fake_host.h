@@ -49,6 +49,7 @@ struct fake_host {
 	size_t segment;		/* of the packets that leave through UDP in one go */
 	unsigned sent_datagrams, sent_packets;
 	int send_result;	/* of both */
+	int link_result;	/* of messages to the peer on a link */
 	int memory_result;	/* whether memory is mapped */
 	uint64_t address_limit;	/* 0: none */
 	bool sends_as_stranger;	/* the sender of inbox messages is another user */

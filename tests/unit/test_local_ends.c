@@ -10,16 +10,19 @@
 
 #include <cmocka.h>
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "adapter/memory/key.h"
 #include "adapter/progress/progress.h"
 #include "fake_host.h"
+#include "local/capture.h"
 #include "local/doorbell.h"
 #include "local/mapped.h"
 #include "local/qp.h"
 #include "local/reach.h"
+#include "local/slots.h"
 #include "local/translation.h"
 #include "rig.h"
 
@@ -201,12 +204,17 @@ static void bell__beside_a_thread_that_does_not_wake(void **state)
 
 /* ---- memory ---- */
 
-static void write_to_peer(void)
+static void post_write(void)
 {
 	struct ibv_sge sge = { (uintptr_t)rig_at(SOURCES), WRITTEN, rig.mrs[SOURCES].key };
 	struct ibv_send_wr *bad, wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE,
 					.wr.rdma = { .remote_addr = FAKE_MEMORY, .rkey = KEY } };
 	assert_int_equal(vb_qp_post_send(&qps[0].qp, &wr, &bad), 0);
+}
+
+static void write_to_peer(void)
+{
+	post_write();
 	fake_run();
 }
 
@@ -526,6 +534,94 @@ static void poll__of_a_queue_pair_that_has_failed(void **state)
 	poll_in_vain();
 }
 
+static void expect_sent(enum ibv_wc_status status)
+{
+	struct vb_cqe completion;
+	assert_int_equal(vb_cq_poll(&rig.cq, 1, &completion), 1);
+	assert_int_equal(completion.status, status);
+	assert_false(completion.is_recv);
+}
+
+/* Its last request was flushed; the peer's queue pair is reset after that, and its ack is another one. */
+static void poll__of_a_queue_pair_that_awaits_no_ack_any_more(void **state)
+{
+	connect_all(1);
+	send_long();
+	block(0)->ack = vb_shm_ack(1, local(0)->epoch, 0);
+	look();
+	expect_sent(IBV_WC_SUCCESS);
+	send_long();
+	assert_int_equal(rig_move(&qps[0], IBV_QPS_ERR), 0);
+	expect_sent(IBV_WC_WR_FLUSH_ERR);
+	block(0)->mode = 2 << 8;
+	block(0)->ack = 0;
+	poll_in_vain();
+}
+
+/* A WRITE without a completion is half done in SQD, and the peer, captured by now, does the rest. */
+static void poll__of_a_queue_pair_that_drains(void **state)
+{
+	connect_all(1);
+	qps[0].qp.sq_sig_all = false;
+	assert_int_equal(rig_move(&qps[0], IBV_QPS_SQD), 0);
+	post_write();
+	qps[0].qp.sq.begun = true;
+	local(0)->req.moved = WRITTEN / 2;
+	head()->captured = 1;
+	look();
+	assert_int_equal(local(0)->req.published, 1);
+	assert_true(vb_requester_awaits(local(0)));
+}
+
+/* It has sent what was not executed by then, for want of a receive or of time. */
+static void poll__of_a_queue_pair_whose_peer_has_failed(void **state)
+{
+	for (unsigned waits = 0; waits < 2; waits++) {
+		connect_all(1);
+		begin_session(1, FOR_EVER);
+		receive();
+		hear(0);
+		expect_message();
+		publish(1, VB_SHM_INLINE);
+		if (waits)
+			look();
+		block(0)->mode = 1 << 8;
+		look();
+		poll_in_vain();
+		remove_all();
+		vb_progress_arm(); /* the progress thread does not leave the work to polls */
+	}
+}
+
+/* Polls have found news of the queue pair time after time. */
+static void begin_polling(void)
+{
+	atomic_store(&vb_arena->asleep, 0);
+	for (unsigned i = 0; i < MANY_LOOKS; i++)
+		vb_doorbell_note_news(local(0));
+	assert_true(atomic_load(&local(0)->mine->polled));
+}
+
+static void poll_until_answered(uint64_t expected)
+{
+	enum { MOST = 1000000 };
+	for (unsigned i = 0; i < MOST && answer() != expected; i++)
+		expect_nothing();
+	assert_int_equal(answer(), expected);
+}
+
+/* It serves nobody by then, and polls do not look for a further session: the peer rings for that. */
+static void poll__ends_with_the_requester(void **state)
+{
+	connect_all(1);
+	begin_session(1, 0);
+	look();
+	begin_polling();
+	publish(0, VB_SHM_INLINE);
+	poll_until_answered(vb_shm_ack(0, 1, IBV_WC_RNR_RETRY_EXC_ERR));
+	assert_false(atomic_load(&local(0)->mine->polled));
+}
+
 /* ---- translations ---- */
 
 static void learn_all(void)
@@ -553,6 +649,34 @@ static void translation__of_a_session_that_has_just_ended(void **state)
 	learn_all();
 	assert_false(vb_translation_holds(local(0), &local(0)->to_send));
 	assert_false(vb_translation_holds(local(0), &local(0)->to_receive));
+}
+
+/* ---- captures ---- */
+
+/* One ended in the middle of a message for another process's queue, and the next began in that of another. */
+static void capture__in_the_middle_of_messages(void **state)
+{
+	connect_all(1);
+	struct vb_local_qp *l = local(0);
+	assert_non_null(l->piece = calloc(1, sizeof(*l->piece)));
+	l->cur = (struct vb_slot_copy){ .length = SHORT };
+	vb_capture_passed(l, SHORT);
+	assert_int_equal(l->capture.passed_bytes, SHORT);
+	atomic_store(&l->resp.next, 1);
+	l->cur = (struct vb_slot_copy){ .length = LONG, .done = SHORT };
+	vb_capture_passed(l, LONG - SHORT);
+	assert_int_equal(l->capture.passed_bytes, SHORT); /* there is no room for more */
+	atomic_store(&l->resp.next, 0);
+}
+
+/* What a capture of the session before has told of a position means nothing for the next. */
+static void capture__of_the_session_before(void **state)
+{
+	connect_all(1);
+	atomic_store(&local(0)->mine->captured, vb_shm_captured(0, 1234));
+	assert_int_equal(rig_move(&qps[0], IBV_QPS_RESET), 0);
+	assert_int_equal(rig_connect(&qps[0], LOCALHOST, FAKE_PEER_SLOT << VB_SLOT_SHIFT, 7), 0);
+	assert_false(vb_shm_captured_is_for(atomic_load(&local(0)->mine->captured), 0));
 }
 
 /* ---- silence ---- */
@@ -624,7 +748,13 @@ int main(void)
 		TEST(bell__behind_one_that_does_not_come_while_polled),
 		TEST(poll__of_a_queue_pair_whose_requester_was_refused),
 		TEST(poll__of_a_queue_pair_that_has_failed),
+		TEST(poll__of_a_queue_pair_that_awaits_no_ack_any_more),
+		TEST(poll__of_a_queue_pair_that_drains),
+		TEST(poll__of_a_queue_pair_whose_peer_has_failed),
+		TEST(poll__ends_with_the_requester),
 		TEST(translation__of_a_session_that_has_just_ended),
+		TEST(capture__in_the_middle_of_messages),
+		TEST(capture__of_the_session_before),
 		TEST(silence__lasts_while_there_is_no_timeout),
 		TEST(stream__without_memory_fails_the_request),
 	};

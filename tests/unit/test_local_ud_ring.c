@@ -9,6 +9,7 @@
 #include <stddef.h>
 
 #include <cmocka.h>
+#include <errno.h>
 
 #include "adapter/progress/progress.h"
 #include "adapter/queues/queue.h"
@@ -176,6 +177,22 @@ static void ring__that_is_never_read(void **state)
 	fake_pass_time(1000000000);
 }
 
+/* The kernel has no memory for the first message on a link, and later it has. */
+static void link__that_is_made_at_the_second_try(void **state)
+{
+	fake.link_result = -EAGAIN;
+	send_to(FAKE_PEER_SLOT << VB_SLOT_SHIFT | 1, 256);
+	work();
+	assert_false(fake_link_is_open());
+	fake.link_result = 0;
+	fake_pass_time(1000000);
+	work();
+	assert_true(fake_link_is_open());
+	assert_int_equal(sent, 0);
+	fake_link_hang_up();
+	fake_pass_time(1000000000);
+}
+
 /* ---- many senders ---- */
 
 enum { SENDERS = 128, OWN_QPN = 5 };
@@ -308,6 +325,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(receive__posted_late_with_many_senders, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(ring__goes_round, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(ring__that_is_never_read, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(link__that_is_made_at_the_second_try, set_up, tear_down),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -546,7 +546,22 @@ static void peer__vanishes(void **state)
 	disconnected(&x);
 }
 
+/* By the last rule that an expression can have. */
+static void peer__another_one_vanishes(void **state)
+{
+	struct world *w = *state;
+	struct wire x = connected(w, NULL);
+	struct ibv_device_attr attr;
+	assert_errno(0, ibv_query_device(w->ctx, &attr));
+	assert_errno(0, post_recv(w, x.b, 1));
+	assert_errno(0, post_send(w, x.a, 1, 0));
+	drain(w->cq, 2);
+	disconnected(&x);
+}
+
 /* ---- running ---- */
+
+#define TEN_TIMES(x) x x x x x x x x x x
 
 static const struct {
 	const char *name, *faults;
@@ -579,6 +594,8 @@ static const struct {
 	CASE(freeze__goes_on, "freeze 2s at ibv_query_device; freeze 10min at ibv_query_port"),
 	CASE(freeze__loses_what_is_too_much, "freeze 10min at ibv_query_device"),
 	CASE(peer__vanishes, "vanish at ibv_post_send #2"),
+	CASE(peer__another_one_vanishes, "seed=1; " TEN_TIMES("refuse; refuse; refuse; ")
+					 "refuse; vanish peer=192.0.2.1 at ibv_query_device"),
 #undef CASE
 };
 
