@@ -1038,6 +1038,23 @@ static void close__cut_by_linger(void **state)
 	assert_ok(rclose(e.server));
 }
 
+/* As the kernel has it, a negative time has no end. */
+static void close__lingers_without_end(void **state)
+{
+	struct ends e = connected("127.0.0.1");
+	struct linger l = { .l_onoff = 1, .l_linger = -1 };
+	char got[3];
+
+	(void)state;
+	send_all(e.client, "abc", 3);
+	assert_ok(rsetsockopt(e.client, SOL_SOCKET, SO_LINGER, &l, sizeof(l)));
+	assert_ok(rclose(e.client));
+	receive_all(e.server, got, sizeof(got));
+	assert_memory_equal(got, "abc", 3);
+	assert_int_equal(rrecv(e.server, got, sizeof(got), 0), 0);
+	assert_ok(rclose(e.server));
+}
+
 /* Of a connection that is lost, the bytes that came before can be read. The error comes then, not an end. */
 static void close__cut_behind_bytes(void **state)
 {
@@ -1621,6 +1638,7 @@ int main(void)
 		cmocka_unit_test(shutdown__wakes_a_reader),
 		cmocka_unit_test(close__cut_by_linger),
 		cmocka_unit_test(close__cut_behind_bytes),
+		cmocka_unit_test(close__lingers_without_end),
 		cmocka_unit_test(peer__dies),
 		cmocka_unit_test(peer__dies_while_nobody_waits),
 		cmocka_unit_test(peer__dies_while_it_is_written_to),
