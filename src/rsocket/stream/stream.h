@@ -51,12 +51,14 @@ void vb_rs_keepalive_stop(struct vb_rs *s);
 
 /* ---- ids and their events (connection.c) ---- */
 
+/* A channel whose descriptor is to be a socket's number. */
+int vb_rs_channel_open(struct rdma_event_channel **channel);
 /* Makes the id of a new stream and its channel. */
 int vb_rs_id_create(struct vb_rs *s);
 /* Gives a socket whose connection failed a new id. */
 int vb_rs_id_renew_locked(struct vb_rs *s);
-/* Gives the id of an accepted connection a channel of its own. */
-int vb_rs_id_migrate(struct vb_rs *s);
+/* Gives the id of an accepted connection a channel of its own, which then is the socket's. */
+int vb_rs_id_migrate(struct vb_rs *s, struct rdma_event_channel *channel);
 /* Starts connecting to s->peer. */
 void vb_rs_resolve_locked(struct vb_rs *s);
 /* An event of its id that the thread of backlog.c took, since the connection has no channel yet. */

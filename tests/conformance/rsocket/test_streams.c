@@ -129,6 +129,37 @@ static void accept__nothing_waits(void **state)
 }
 
 /* As rdma-core's librspreload: it opens a descriptor for the program, and then the socket behind it. */
+/* The connection stays until there is a number. */
+static void accept__without_a_number(void **state)
+{
+	struct listener l = listen_at("127.0.0.1");
+	struct ends e = { .client = rsocket(AF_INET, SOCK_STREAM, 0) };
+	struct rlimit before, few;
+
+	(void)state;
+	connect_to(e.client, &l);
+	assert_int_equal(wait_for(l.fd, POLLIN), POLLIN);
+	assert_int_equal(wait_for(e.client, POLLOUT), POLLOUT);
+	set_blocking(e.client, true);
+	set_blocking(l.fd, false);
+	int lowest = dup(STDERR_FILENO);
+	assert_ok(close(lowest));
+	assert_ok(getrlimit(RLIMIT_NOFILE, &before));
+	few = before;
+	few.rlim_cur = (rlim_t)lowest;
+	assert_ok(setrlimit(RLIMIT_NOFILE, &few));
+	e.server = raccept(l.fd, NULL, NULL);
+	int err = errno;
+	assert_ok(setrlimit(RLIMIT_NOFILE, &before));
+	assert_int_equal(e.server, -1);
+	assert_int_equal(err, EMFILE);
+	e.server = raccept(l.fd, NULL, NULL);
+	assert_true(e.server >= 0);
+	assert_works(&e);
+	close_ends(&e);
+	assert_ok(rclose(l.fd));
+}
+
 static int open_null(void)
 {
 	int fd = open("/dev/null", O_RDONLY);
@@ -1609,6 +1640,7 @@ int main(void)
 		cmocka_unit_test(stream__is_read_and_written_like_a_file),
 		cmocka_unit_test(accept__names_the_peer),
 		cmocka_unit_test(accept__nothing_waits),
+		cmocka_unit_test(accept__without_a_number),
 		cmocka_unit_test(connect__refused),
 		cmocka_unit_test(connect__again_after_a_refusal),
 		cmocka_unit_test(connect__asked_again_and_again),
