@@ -88,6 +88,17 @@ static void datagrams__on_a_wildcard(void **state)
 	assert_ok(rclose(server.fd));
 }
 
+/* They know each other's queue pairs then. */
+static void introduce(struct listener *a, struct listener *b)
+{
+	for (int i = 0; i < 2; i++) {
+		send_to(a->fd, b, "to b", 4);
+		expect_from(b, a, "to b", 4);
+		send_to(b->fd, a, "to a", 4);
+		expect_from(a, b, "to a", 4);
+	}
+}
+
 /* By a receive that does not wait, though the socket has queue pairs already and polls only these often. */
 static void receive__a_strangers_first_at_once(void **state)
 {
@@ -97,17 +108,36 @@ static void receive__a_strangers_first_at_once(void **state)
 	char got[8];
 
 	(void)state;
-	for (int i = 0; i < 2; i++) {
-		send_to(a.fd, &b, "to b", 4);
-		expect_from(&b, &a, "to b", 4);
-		send_to(b.fd, &a, "to a", 4);
-		expect_from(&a, &b, "to a", 4);
-	}
+	introduce(&a, &b);
 	for (int i = 0; i < LOOKS; i++)
 		assert_refused(EAGAIN, (int)rrecv(a.fd, got, sizeof(got), MSG_DONTWAIT));
 	send_to(stranger.fd, &a, "first", 5);
 	for (int i = 0; i < LOOKS && n < 0; i++) {
 		usleep(BETWEEN_US);
+		n = rrecv(a.fd, got, sizeof(got), MSG_DONTWAIT);
+	}
+	assert_int_equal(n, 5);
+	assert_ok(rclose(a.fd));
+	assert_ok(rclose(b.fd));
+	assert_ok(rclose(stranger.fd));
+}
+
+/* By a socket that always finds something at its queue pair. These rounds take longer than it may wait. */
+static void receive__a_strangers_first_among_many(void **state)
+{
+	enum { AHEAD = 32, BEFORE = 100, ROUNDS = 10000 };
+	struct listener a = bound("127.0.0.1"), b = bound("127.0.0.1"), stranger = bound("127.0.0.1");
+	ssize_t n = 0;
+	char got[8];
+
+	(void)state;
+	introduce(&a, &b);
+	for (int i = 0; i < AHEAD; i++)
+		send_to(b.fd, &a, "x", 1);
+	for (int i = 0; n != 5 && i < ROUNDS; i++) {
+		if (i == BEFORE)
+			send_to(stranger.fd, &a, "first", 5);
+		send_to(b.fd, &a, "x", 1);
 		n = rrecv(a.fd, got, sizeof(got), MSG_DONTWAIT);
 	}
 	assert_int_equal(n, 5);
@@ -500,6 +530,7 @@ int main(void)
 		cmocka_unit_test(datagrams__on_each_address),
 		cmocka_unit_test(datagrams__on_a_wildcard),
 		cmocka_unit_test(receive__a_strangers_first_at_once),
+		cmocka_unit_test(receive__a_strangers_first_among_many),
 		cmocka_unit_test(connected__hears_its_peer_alone),
 		cmocka_unit_test(connected__to_a_wildcard),
 		cmocka_unit_test(connected__is_not_woken_by_a_stranger),
