@@ -226,6 +226,33 @@ static void connected__to_a_wildcard(void **state)
 	assert_ok(rclose(b.fd));
 }
 
+/* A socket that chose no port number gets another one, which its datagrams name. */
+static void connected__no_more(void **state)
+{
+	struct listener a = { .fd = rsocket(AF_INET, SOCK_DGRAM, 0) }, b = bound("127.0.0.1"),
+			c = bound("127.0.0.1");
+	struct address nobody = { .sa.ss_family = AF_UNSPEC };
+
+	(void)state;
+	assert_ok(rconnect(a.fd, sockaddr(&b.address), length_of(&b.address)));
+	assert_int_equal(rsend(a.fd, "to b", 4, 0), 4);
+	(void)receive_from(b.fd, "to b", 4);
+	assert_ok(rconnect(a.fd, sockaddr(&nobody), sizeof(struct sockaddr_in)));
+	for (int i = 0; i < 3; i++) {
+		socklen_t len = sizeof(a.address.sa);
+
+		send_to(a.fd, &c, "to c", 4);
+		struct listener src = { .address = receive_from(c.fd, "to c", 4) };
+		assert_ok(rgetsockname(a.fd, sockaddr(&a.address), &len));
+		assert_int_equal(port_of(&src), port_of(&a));
+		send_to(c.fd, &src, "to a", 4);
+		(void)receive_from(a.fd, "to a", 4);
+	}
+	assert_ok(rclose(a.fd));
+	assert_ok(rclose(b.fd));
+	assert_ok(rclose(c.fd));
+}
+
 /* The stranger knows its queue pair. */
 static void connected__is_not_woken_by_a_stranger(void **state)
 {
@@ -533,6 +560,7 @@ int main(void)
 		cmocka_unit_test(receive__a_strangers_first_among_many),
 		cmocka_unit_test(connected__hears_its_peer_alone),
 		cmocka_unit_test(connected__to_a_wildcard),
+		cmocka_unit_test(connected__no_more),
 		cmocka_unit_test(connected__is_not_woken_by_a_stranger),
 		cmocka_unit_test(connected__to_another_while_a_thread_sends),
 		cmocka_unit_test(ends__wake_who_waits),
