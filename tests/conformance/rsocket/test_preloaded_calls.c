@@ -500,6 +500,25 @@ static void stream__writes_the_rest(void **state)
 	assert_ok(close(e.server));
 }
 
+/* It has read more than the program has. */
+static void stream__is_flushed_while_it_reads(void **state)
+{
+	struct ends e = connected();
+	FILE *stream = fdopen(e.server, "r");
+	char line[8];
+
+	(void)state;
+	send_text(e.client, "one\ntwo\n");
+	assert_ptr_equal(fgets(line, sizeof(line), stream), line);
+	errno = 0;
+	assert_ok(fflush(stream));
+	assert_refused(ESPIPE, (int)ftell(stream));
+	assert_ptr_equal(fgets(line, sizeof(line), stream), line);
+	assert_string_equal(line, "two\n");
+	assert_ok(fclose(stream));
+	assert_ok(close(e.client));
+}
+
 /* ---- numbers ---- */
 
 static void tells_of(int set, const struct ends *e)
@@ -694,6 +713,7 @@ int main(int argc, char **argv)
 		CASE(recvfrom__that_fails_tells_no_name),
 		CASE(zero_copies__are_refused),
 		CASE(stream__writes_the_rest),
+		CASE(stream__is_flushed_while_it_reads),
 		CASE(set__has_several_numbers),
 		CASE(set__loses_its_number),
 		CASE(fork__while_a_thread_connects),
