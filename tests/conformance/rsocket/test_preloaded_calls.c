@@ -229,6 +229,39 @@ static void select__that_fails_leaves_its_sets_alone(void **state)
 	close_ends(&e);
 }
 
+static void *connect_one(void *at)
+{
+	return (void *)(intptr_t)connect_to(at);
+}
+
+static void *connect_late(void *at)
+{
+	enum { AFTER_US = 600000 };
+
+	usleep(AFTER_US);
+	return connect_one(at);
+}
+
+/* A time whose nanoseconds are 290 million beyond 2^64. */
+static void accept__waits_for_centuries(void **state)
+{
+	struct timeval tv = { .tv_sec = 18446744074 };
+	struct sockaddr_in at;
+	int listener = listen_here(&at, 4);
+	pthread_t thread;
+	void *client;
+
+	(void)state;
+	assert_ok(setsockopt(listener, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)));
+	assert_int_equal(pthread_create(&thread, NULL, connect_late, &at), 0);
+	struct ends e = { .server = accept(listener, NULL, NULL) };
+	assert_true(e.server >= 0);
+	pthread_join(thread, &client);
+	e.client = (int)(intptr_t)client;
+	close_ends(&e);
+	assert_ok(close(listener));
+}
+
 /* Another process has the port for RDMA. */
 static void accept__ends_in_time_without_rdma(void **state)
 {
@@ -651,11 +684,6 @@ static void serve_in_background(bool parent_stays, int told)
 	_exit(0);
 }
 
-static void *connect_one(void *at)
-{
-	return (void *)(intptr_t)connect_to(at);
-}
-
 static void use_background(bool parent_stays)
 {
 	struct sockaddr_in at;
@@ -702,6 +730,7 @@ int main(int argc, char **argv)
 		CASE(waits__for_the_longest_time),
 		CASE(waits__of_no_time_let_signals_in),
 		CASE(select__that_fails_leaves_its_sets_alone),
+		CASE(accept__waits_for_centuries),
 		CASE(accept__ends_in_time_without_rdma),
 		CASE(connect__for_a_time_and_again),
 		CASE(backlog__changes),
