@@ -93,9 +93,9 @@ void vb_apply_sizes(int rs);
 
 enum vb_kind { VB_PLAIN, VB_LISTENING, VB_RDMA, VB_TCP };
 
-/* An epoll set that has it while it is not RDMA. */
+/* An epoll set that has it while it is not RDMA, under one of its numbers. */
 struct vb_membership {
-	int set;
+	int set, fd;
 	struct epoll_event event;
 };
 
@@ -207,7 +207,7 @@ void vb_listen_for_rdma(struct vb_sock *v, int fd);
 /* ---- epoll (epoll.c) ---- */
 
 /* Adds its rsocket to the sets that have the socket. Under its lock. */
-void vb_move_memberships_locked(struct vb_sock *v, int fd);
+void vb_move_memberships_locked(struct vb_sock *v);
 /* The number was an epoll set's: true. */
 bool vb_close_set(int fd);
 /* Those of these numbers. */

@@ -45,9 +45,10 @@ struct vb_rs_member {
 	struct vb_rs_membership membership;
 	struct vb_rs_set *set;
 	struct vb_rs *socket;           /* without a reference: a socket that closes leaves its sets first */
+	int number;                     /* the program's for it: one member for each (vb_repoll_ctl) */
 	uint32_t interest;              /* EPOLLIN, …, EPOLLET, EPOLLONESHOT */
 	epoll_data_t data;
-	int fds[VB_RS_SLEEP_FDS];       /* in the inner epoll */
+	int fds[VB_RS_SLEEP_FDS];       /* in the inner epoll, once for all members of the socket */
 	unsigned endpoints;             /* of the socket, when fds were added */
 	/* what an edge-triggered program knows */
 	uint64_t seen_bytes;

@@ -587,6 +587,72 @@ static void set__has_several_numbers(void **state)
 	close_ends(&e);
 }
 
+static void add(int set, int fd, uint32_t events)
+{
+	struct epoll_event event = { .events = events, .data.fd = fd };
+
+	assert_ok(epoll_ctl(set, EPOLL_CTL_ADD, fd, &event));
+}
+
+/* The one event of a set. */
+static void assert_tells(int set, int fd, uint32_t events)
+{
+	struct epoll_event event[3];
+
+	assert_int_equal(epoll_wait(set, event, 3, WAIT_MS), 1);
+	assert_int_equal(event[0].data.fd, fd);
+	assert_int_equal(event[0].events, events);
+}
+
+/* As in the kernel, a duplicate is a member of its own. */
+static void set__has_a_duplicate_too(void **state)
+{
+	struct ends e = connected();
+	struct epoll_event event[3] = { { .events = EPOLLIN } };
+	int copy = dup(e.server), set = epoll_create1(0);
+
+	(void)state;
+	add(set, e.server, EPOLLIN);
+	add(set, copy, EPOLLOUT);
+	assert_refused(EEXIST, epoll_ctl(set, EPOLL_CTL_ADD, copy, event));
+	assert_tells(set, copy, EPOLLOUT);
+	send_text(e.client, "x");
+	assert_int_equal(events_within(e.server, POLLIN, WAIT_MS), POLLIN);
+	assert_int_equal(epoll_wait(set, event, 3, WAIT_MS), 2);
+	assert_int_equal(event[0].data.fd + event[1].data.fd, e.server + copy);
+	assert_ok(epoll_ctl(set, EPOLL_CTL_DEL, e.server, NULL));
+	event[0] = (struct epoll_event){ .events = EPOLLIN | EPOLLET, .data.fd = copy };
+	assert_ok(epoll_ctl(set, EPOLL_CTL_MOD, copy, event));
+	assert_tells(set, copy, EPOLLIN);
+	assert_int_equal(epoll_wait(set, event, 3, 0), 0);
+	send_text(e.client, "y"); /* told by the rsocket's descriptors, which both had in common */
+	assert_tells(set, copy, EPOLLIN);
+	assert_ok(close(copy));
+	close_ends(&e);
+	assert_ok(close(set));
+}
+
+/* The set has a number of the socket that the program does not connect. */
+static void set__has_a_duplicate_that_connects(void **state)
+{
+	struct sockaddr_in at;
+	int listener = listen_here(&at, 4), copy, set = epoll_create1(0);
+	struct ends e = { .client = socket(AF_INET, SOCK_STREAM, 0) };
+
+	(void)state;
+	copy = dup(e.client);
+	add(set, copy, EPOLLIN);
+	assert_ok(connect(e.client, (struct sockaddr *)&at, sizeof(at)));
+	e.server = accept(listener, NULL, NULL);
+	assert_true(is_rdma(copy));
+	send_text(e.server, "x");
+	assert_tells(set, copy, EPOLLIN);
+	assert_ok(close(copy));
+	close_ends(&e);
+	assert_ok(close(set));
+	assert_ok(close(listener));
+}
+
 /* Its number stands for something else, which other calls than close(2) can bring about. */
 static void set__loses_its_number(void **state)
 {
@@ -744,6 +810,8 @@ int main(int argc, char **argv)
 		CASE(stream__writes_the_rest),
 		CASE(stream__is_flushed_while_it_reads),
 		CASE(set__has_several_numbers),
+		CASE(set__has_a_duplicate_too),
+		CASE(set__has_a_duplicate_that_connects),
 		CASE(set__loses_its_number),
 		CASE(fork__while_a_thread_connects),
 		CASE(set__is_inherited_with_its_listener),
