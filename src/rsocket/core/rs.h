@@ -195,6 +195,7 @@ struct vb_rs {
 	unsigned endpoints;           /* made and destroyed */
 	struct vb_rs_stream stream;
 	struct vb_rs_turn reader, writer;
+	bool write_failed;            /* a write was told that it cannot be done any more */
 	size_t peeks_for;             /* bytes: the reader's */
 	bool keepalive_runs;
 	struct vb_timer keepalive;

@@ -81,10 +81,13 @@ static inline bool vb_rs_is_writable(const struct vb_rs *s)
 {
 	return s->stream.outgoing == VB_RS_OPEN && s->stream.link == VB_RS_UP;
 }
-/* Why it is not writable. */
-static inline int vb_rs_write_error(const struct vb_rs *s)
+/* Why it is not writable. The first write hears of a lost connection, the next ones that there is none. */
+static inline int vb_rs_write_error(struct vb_rs *s)
 {
-	return s->stream.outgoing == VB_RS_SHUT ? -EPIPE : -ECONNRESET;
+	bool is_news = s->stream.outgoing != VB_RS_SHUT && !s->write_failed;
+
+	s->write_failed = true;
+	return is_news ? -ECONNRESET : -EPIPE;
 }
 
 #endif

@@ -472,6 +472,27 @@ static void recvfrom__that_fails_tells_no_name(void **state)
 	close_ends(&e);
 }
 
+/* A program that ignores the errors of its writes ends by SIGPIPE. */
+static void write__to_a_peer_that_is_gone(void **state)
+{
+	struct sigaction action = { .sa_handler = count }, before;
+	struct ends e = connected();
+
+	(void)state;
+	assert_ok(sigaction(SIGPIPE, &action, &before));
+	num_signals = 0;
+	assert_ok(close(e.server));
+	assert_true(events_within(e.client, POLLIN, WAIT_MS) & POLLHUP);
+	assert_refused(ECONNRESET, (int)send(e.client, "x", 1, 0));
+	assert_int_equal(num_signals, 0);
+	assert_refused(EPIPE, (int)send(e.client, "x", 1, MSG_NOSIGNAL));
+	assert_int_equal(num_signals, 0);
+	assert_refused(EPIPE, (int)send(e.client, "x", 1, 0));
+	assert_int_equal(num_signals, 1);
+	assert_ok(sigaction(SIGPIPE, &before, NULL));
+	assert_ok(close(e.client));
+}
+
 /* Nothing would ever tell that the buffers are free. */
 static void zero_copies__are_refused(void **state)
 {
@@ -806,6 +827,7 @@ int main(int argc, char **argv)
 		CASE(sendfile__takes_files_alone),
 		CASE(recv__drops_bytes),
 		CASE(recvfrom__that_fails_tells_no_name),
+		CASE(write__to_a_peer_that_is_gone),
 		CASE(zero_copies__are_refused),
 		CASE(stream__writes_the_rest),
 		CASE(stream__is_flushed_while_it_reads),
