@@ -109,27 +109,33 @@ static int add_locked(struct vb_rs_set *set, struct vb_rs *s, int number, const 
 	return 0;
 }
 
-/* The socket's other members in the set had the descriptors in common, and add them anew. */
 static void remove_fds_locked(struct vb_rs_member *m)
 {
-	struct vb_rs_membership *other;
-
-	for (int i = 0; i < VB_RS_SLEEP_FDS; i++)
+	vb_rs_member_forget_closed_locked(m);
+	for (int i = 0; i < VB_RS_SLEEP_FDS; i++) {
 		if (m->fds[i] >= 0)
 			vb_epoll_ctl(m->set->inner, EPOLL_CTL_DEL, m->fds[i], NULL);
-	vb_list_for_each(other, &m->socket->memberships, of_socket) {
-		if (other == &m->membership || other->pending != m->membership.pending)
+		m->fds[i] = -1;
+	}
+}
+
+/* All members of one socket have its descriptors in common. Those that stay add them anew. */
+static void leave_inner_locked(struct vb_rs_member *m)
+{
+	struct vb_rs_membership *any;
+
+	vb_list_for_each(any, &m->socket->memberships, of_socket) {
+		if (any->pending != m->membership.pending)
 			continue;
-		for (int i = 0; i < VB_RS_SLEEP_FDS; i++)
-			member_of(other)->fds[i] = -1;
-		vb_rs_pending_add(other);
+		remove_fds_locked(member_of(any));
+		vb_rs_pending_add(any);
 	}
 }
 
 /* Under `examining` and the socket's lock. */
 static int remove_locked(struct vb_rs_member *m)
 {
-	remove_fds_locked(m);
+	leave_inner_locked(m);
 	vb_rs_pending_remove(&m->membership);
 	vb_list_del(&m->of_set);
 	vb_list_del(&m->membership.of_socket);

@@ -56,6 +56,17 @@ struct vb_rs_member {
 	bool was_full;
 };
 
+/*
+ * Under the socket's lock. A descriptor that was closed is in no epoll any more, and another socket may have
+ * its number.
+ */
+static inline void vb_rs_member_forget_closed_locked(struct vb_rs_member *m)
+{
+	if (m->endpoints != m->socket->endpoints)
+		m->fds[1] = -1;
+	m->endpoints = m->socket->endpoints;
+}
+
 /* The set with this number, referenced; NULL: none. */
 struct vb_rs_set *vb_rs_set_get(int fd);
 void vb_rs_set_put(struct vb_rs_set *set);
