@@ -227,7 +227,7 @@ static int connect_rdma_locked(struct vb_sock *v, int fd, const struct sockaddr_
 	v->rs = rs;
 	v->kind = VB_RDMA;
 	rs = -1;
-	vb_move_memberships_locked(v, fd);
+	vb_move_memberships_locked(v);
 	return err;
 }
 

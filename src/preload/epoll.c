@@ -86,17 +86,17 @@ void vb_forget_set(int fd)
 
 /* ---- memberships ---- */
 
-static struct vb_membership *find_locked(struct vb_sock *v, int set)
+static struct vb_membership *find_locked(struct vb_sock *v, int set, int fd)
 {
 	for (unsigned i = 0; i < v->num_memberships; i++)
-		if (v->memberships[i].set == set)
+		if (v->memberships[i].set == set && v->memberships[i].fd == fd)
 			return &v->memberships[i];
 	return NULL;
 }
 
-static void note_locked(struct vb_sock *v, int set, int op, const struct epoll_event *event)
+static void note_locked(struct vb_sock *v, int set, int op, int fd, const struct epoll_event *event)
 {
-	struct vb_membership *m = find_locked(v, set);
+	struct vb_membership *m = find_locked(v, set, fd);
 
 	if (op == EPOLL_CTL_DEL) {
 		if (m)
@@ -111,41 +111,54 @@ static void note_locked(struct vb_sock *v, int set, int op, const struct epoll_e
 		v->memberships = more;
 		m = &more[v->num_memberships++];
 	}
-	*m = (struct vb_membership){ set, *event };
+	*m = (struct vb_membership){ set, fd, *event };
 }
 
 /* Is the kernel's socket still in the set? A set that was closed, and whose number was reused, has it not. */
-static bool is_member(const struct vb_membership *m, int fd)
+static bool is_member(const struct vb_membership *m)
 {
 	bool is_exclusive = m->event.events & EPOLLEXCLUSIVE;
 	struct epoll_event same = m->event;
 
 	/* The kernel changes no exclusive member: EINVAL. It says ENOENT of others only without the flag. */
 	same.events &= ~(uint32_t)EPOLLEXCLUSIVE;
-	return !vb_real()->epoll_ctl(m->set, EPOLL_CTL_MOD, fd, &same) || (is_exclusive && errno == EINVAL);
+	return !vb_real()->epoll_ctl(m->set, EPOLL_CTL_MOD, m->fd, &same) ||
+	       (is_exclusive && errno == EINVAL);
 }
 
-void vb_move_memberships_locked(struct vb_sock *v, int fd)
+/* A number that was closed may stand for something else. */
+static bool is_number_of(const struct vb_sock *v, int fd)
+{
+	struct vb_sock *now = vb_sock_get(fd);
+
+	if (now)
+		vb_sock_put(now);
+	return now == v;
+}
+
+void vb_move_memberships_locked(struct vb_sock *v)
 {
 	for (unsigned i = 0; i < v->num_memberships; i++) {
 		struct vb_membership *m = &v->memberships[i];
 
-		if (v->kind == VB_LISTENING ? is_member(m, fd) :
-					      !vb_real()->epoll_ctl(m->set, EPOLL_CTL_DEL, fd, NULL))
-			(void)repoll_ctl(m->set, EPOLL_CTL_ADD, v->rs, &m->event);
+		if (!is_number_of(v, m->fd))
+			continue;
+		if (v->kind == VB_LISTENING ? is_member(m) :
+					      !vb_real()->epoll_ctl(m->set, EPOLL_CTL_DEL, m->fd, NULL))
+			(void)vb_repoll_ctl(m->set, EPOLL_CTL_ADD, v->rs, m->fd, &m->event);
 	}
 }
 
 static int control_locked(struct vb_sock *v, int set, int op, int fd, struct epoll_event *event)
 {
 	if (v->kind == VB_RDMA)
-		return repoll_ctl(set, op, v->rs, event);
+		return vb_repoll_ctl(set, op, v->rs, fd, event);
 	int result = vb_real()->epoll_ctl(set, op, fd, event);
 	if (result || v->kind == VB_TCP)
 		return result;
-	note_locked(v, set, op, event);
+	note_locked(v, set, op, fd, event);
 	if (v->kind == VB_LISTENING && v->rs >= 0)
-		(void)repoll_ctl(set, op, v->rs, event);
+		(void)vb_repoll_ctl(set, op, v->rs, fd, event);
 	return 0;
 }
 

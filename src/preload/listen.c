@@ -23,7 +23,7 @@ static void listen_locked(struct vb_sock *v, int fd)
 		return;
 	}
 	v->rs = rs;
-	vb_move_memberships_locked(v, fd);
+	vb_move_memberships_locked(v);
 }
 
 static void stop_listening_locked(struct vb_sock *v)

@@ -93,9 +93,9 @@ void vb_apply_sizes(int rs);
 
 enum vb_kind { VB_PLAIN, VB_LISTENING, VB_RDMA, VB_TCP };
 
-/* An epoll set that has it while it is not RDMA. */
+/* An epoll set that has it while it is not RDMA, under one of its numbers. */
 struct vb_membership {
-	int set;
+	int set, fd;
 	struct epoll_event event;
 };
 
@@ -156,12 +156,13 @@ static inline bool vb_is_time(const struct timespec *t)
 	return !t || (t->tv_sec >= 0 && t->tv_nsec >= 0 && t->tv_nsec < (long)VB_NS_PER_S);
 }
 
+/* Times that are longer have no end; in nanoseconds they would not fit. */
+enum { VB_LONGEST_S = 1000000000 };
+
 /* VB_RS_NEVER: there is none, or it ends after decades. */
 static inline uint64_t vb_ns_of(const struct timespec *t)
 {
-	enum { LONGEST_S = 1000000000 };
-
-	return !t || t->tv_sec > LONGEST_S ? VB_RS_NEVER : vb_ns_of_timespec(*t);
+	return !t || t->tv_sec > VB_LONGEST_S ? VB_RS_NEVER : vb_ns_of_timespec(*t);
 }
 
 /* When a time from now on ends, and how much of it is left. */
@@ -206,7 +207,7 @@ void vb_listen_for_rdma(struct vb_sock *v, int fd);
 /* ---- epoll (epoll.c) ---- */
 
 /* Adds its rsocket to the sets that have the socket. Under its lock. */
-void vb_move_memberships_locked(struct vb_sock *v, int fd);
+void vb_move_memberships_locked(struct vb_sock *v);
 /* The number was an epoll set's: true. */
 bool vb_close_set(int fd);
 /* Those of these numbers. */

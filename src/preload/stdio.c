@@ -43,6 +43,13 @@ static ssize_t write_cookie(void *cookie, const char *buf, size_t n)
 	return (ssize_t)write_all(((struct cookie *)cookie)->fd, buf, n);
 }
 
+/* As of a socket: flushing a stream with bytes that are not read yet is no error then. */
+static int seek_cookie(void *cookie, off64_t *offset, int whence)
+{
+	errno = ESPIPE;
+	return -1;
+}
+
 static int close_cookie(void *cookie)
 {
 	struct cookie *c = cookie, **at;
@@ -69,6 +76,7 @@ VB_EXPORT FILE *fdopen(int fd, const char *mode)
 {
 	static const cookie_io_functions_t functions = { .read = read_cookie,
 							 .write = write_cookie,
+							 .seek = seek_cookie,
 							 .close = close_cookie };
 	struct vb_sock *v = vb_sock_rdma(fd);
 	struct cookie *c;

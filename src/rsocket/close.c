@@ -58,7 +58,7 @@ int vb_rs_stream_shut_locked(struct vb_rs *s, int how)
 static void disconnect_locked(struct vb_rs *s)
 {
 	const struct vb_rs_options *o = &s->options;
-	bool aborts = o->lingers && o->linger_s <= 0;
+	bool aborts = o->lingers && !o->linger_s;
 
 	if (s->channel && !aborts) /* raccept gave it */
 		await_accepted_locked(s);

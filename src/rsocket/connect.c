@@ -93,11 +93,11 @@ static bool has_request(struct vb_rs *s)
 	return s->state != VB_RS_LISTENING || s->num_ready;
 }
 
-/* Gives it a channel of its own, and so a number. Returns that, or a negative errno: then it is freed. */
-static int publish_child(struct vb_rs *child)
+/* Gives it this channel, and so a number. Returns that, or a negative errno: then it is freed. */
+static int publish_child(struct vb_rs *child, struct rdma_event_channel *channel)
 {
 	VB_UNCANCELLED;
-	int err = vb_rs_id_migrate(child);
+	int err = vb_rs_id_migrate(child, channel);
 
 	if (!err)
 		err = vb_rs_publish(child, child->channel->fd);
@@ -109,16 +109,24 @@ static int publish_child(struct vb_rs *child)
 	return fd;
 }
 
-static int accept_locked(struct vb_rs *s, struct vb_rs **child)
+/* The channel comes first: a connection for which there is no number stays in the backlog. */
+static int take_locked(struct vb_rs *s, struct vb_rs **child, struct rdma_event_channel **channel)
+{
+	int err = s->state == VB_RS_LISTENING ? vb_rs_channel_open(channel) : -EINVAL;
+
+	if (!err)
+		*child = vb_rs_backlog_take_locked(s);
+	return err;
+}
+
+static int accept_locked(struct vb_rs *s, struct vb_rs **child, struct rdma_event_channel **channel)
 {
 	if (s->state != VB_RS_LISTENING)
 		return -EINVAL;
 	uint64_t deadline = vb_rs_deadline(vb_rs_may_block(s, 0), s->options.receive_timeout_ns);
 	int err = vb_rs_wait_locked(s, has_request, deadline, NULL);
-	if (err)
-		return err;
-	*child = s->state == VB_RS_LISTENING ? vb_rs_backlog_take_locked(s) : NULL;
-	return *child ? 0 : -EINVAL;
+
+	return err ? err : take_locked(s, child, channel);
 }
 
 VB_EXPORT int raccept(int socket, struct sockaddr *addr, socklen_t *addrlen)
@@ -129,13 +137,14 @@ VB_EXPORT int raccept(int socket, struct sockaddr *addr, socklen_t *addrlen)
 	if (!s)
 		return -1;
 	struct vb_rs *child;
+	struct rdma_event_channel *channel;
 	int fd = -EOPNOTSUPP;
 	if (vb_rs_is_stream(s)) {
 		pthread_mutex_lock(&s->lock);
-		fd = accept_locked(s, &child);
+		fd = accept_locked(s, &child, &channel);
 		pthread_mutex_unlock(&s->lock);
 		if (!fd)
-			fd = publish_child(child);
+			fd = publish_child(child, channel);
 	}
 	vb_rs_put(s);
 	if (fd >= 0 && addr && addrlen)

@@ -197,6 +197,8 @@ int vb_rs_datagram_connect(struct vb_rs *s, const struct sockaddr *addr, socklen
 		err = vb_rs_dest_get(s, &to, &dest);
 	if (!err && connect(s->fd, addr, len))
 		err = -errno;
+	if (!err && !to.family)
+		vb_rs_dests_free(s); /* a port that the kernel chose is lost, and the next one is another */
 	if (!err)
 		s->datagram->peer = to;
 	pthread_mutex_unlock(&s->lock);

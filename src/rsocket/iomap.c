@@ -112,7 +112,7 @@ static int prepare_write_locked(struct vb_rs *s, uint64_t deadline)
 	int err = vb_rs_await_connection_locked(s, deadline, &s->writer);
 
 	/* A program that only writes hears of its peer's end by this. */
-	if (!err && vb_rs_look_is_due(&s->write_looked, VB_RS_WRITE_LOOK_US))
+	if (!err && vb_rs_look_is_due(&s->write_looked, VB_RS_BUSY_LOOK_US))
 		vb_rs_progress_locked(s);
 	if (!err && s->has_new_mappings)
 		err = announce_all_locked(s, deadline);

@@ -4,6 +4,7 @@
  * until the queue pair is made: when a connection is requested or accepted.
  */
 #include <fcntl.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdarg.h>
@@ -171,7 +172,7 @@ static int set_linger(struct vb_rs *s, const void *val, socklen_t len)
 		return -EINVAL;
 	memcpy(&l, val, sizeof(l));
 	s->options.lingers = l.l_onoff != 0;
-	s->options.linger_s = l.l_linger;
+	s->options.linger_s = l.l_linger < 0 ? INT_MAX : l.l_linger; /* as the kernel has it: without end */
 	return 0;
 }
 

@@ -18,6 +18,11 @@ int vb_rpoll(struct pollfd *fds, nfds_t nfds, uint64_t timeout_ns, const sigset_
 int vb_repoll_wait(int epfd, struct epoll_event *events, int maxevents, uint64_t timeout_ns,
 		   const sigset_t *mask);
 /*
+ * As repoll_ctl. `number` is the program's for the socket, which is a member once for each that it has: as
+ * duplicates are in the kernel.
+ */
+int vb_repoll_ctl(int epfd, int op, int socket, int number, struct epoll_event *event);
+/*
  * Counts bytes that wait to be read (of a datagram socket: in the next datagram), and those that the peer's
  * adapter has not acknowledged. 0 or -1.
  */

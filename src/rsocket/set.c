@@ -32,13 +32,18 @@ void vb_rs_set_put(struct vb_rs_set *set)
 
 /* ---- members ---- */
 
-static struct vb_rs_member *find_locked(struct vb_rs *s, const struct vb_rs_set *set)
+static struct vb_rs_member *member_of(struct vb_rs_membership *m)
+{
+	return vb_container_of(m, struct vb_rs_member, membership);
+}
+
+static struct vb_rs_member *find_locked(struct vb_rs *s, const struct vb_rs_set *set, int number)
 {
 	struct vb_rs_membership *m;
 
 	vb_list_for_each(m, &s->memberships, of_socket)
-		if (m->pending == &set->pending)
-			return vb_container_of(m, struct vb_rs_member, membership);
+		if (m->pending == &set->pending && member_of(m)->number == number)
+			return member_of(m);
 	return NULL;
 }
 
@@ -83,15 +88,16 @@ static void set_interest(struct vb_rs_member *m, const struct epoll_event *event
 	m->was_full = true;
 }
 
-static int add_locked(struct vb_rs_set *set, struct vb_rs *s, const struct epoll_event *event)
+static int add_locked(struct vb_rs_set *set, struct vb_rs *s, int number, const struct epoll_event *event)
 {
-	int err = find_locked(s, set) ? -EEXIST : s->number.is_closed ? -EBADF : make_mixed(set);
+	int err = find_locked(s, set, number) ? -EEXIST : s->number.is_closed ? -EBADF : make_mixed(set);
 	struct vb_rs_member *m = err ? NULL : calloc(1, sizeof(*m));
 
 	if (!m)
 		return err ? err : -ENOMEM;
 	m->set = set;
 	m->socket = s;
+	m->number = number;
 	for (int i = 0; i < VB_RS_SLEEP_FDS; i++)
 		m->fds[i] = -1;
 	m->membership.pending = &set->pending;
@@ -103,12 +109,33 @@ static int add_locked(struct vb_rs_set *set, struct vb_rs *s, const struct epoll
 	return 0;
 }
 
+static void remove_fds_locked(struct vb_rs_member *m)
+{
+	vb_rs_member_forget_closed_locked(m);
+	for (int i = 0; i < VB_RS_SLEEP_FDS; i++) {
+		if (m->fds[i] >= 0)
+			vb_epoll_ctl(m->set->inner, EPOLL_CTL_DEL, m->fds[i], NULL);
+		m->fds[i] = -1;
+	}
+}
+
+/* All members of one socket have its descriptors in common. Those that stay add them anew. */
+static void leave_inner_locked(struct vb_rs_member *m)
+{
+	struct vb_rs_membership *any;
+
+	vb_list_for_each(any, &m->socket->memberships, of_socket) {
+		if (any->pending != m->membership.pending)
+			continue;
+		remove_fds_locked(member_of(any));
+		vb_rs_pending_add(any);
+	}
+}
+
 /* Under `examining` and the socket's lock. */
 static int remove_locked(struct vb_rs_member *m)
 {
-	for (int i = 0; i < VB_RS_SLEEP_FDS; i++)
-		if (m->fds[i] >= 0)
-			vb_epoll_ctl(m->set->inner, EPOLL_CTL_DEL, m->fds[i], NULL);
+	leave_inner_locked(m);
 	vb_rs_pending_remove(&m->membership);
 	vb_list_del(&m->of_set);
 	vb_list_del(&m->membership.of_socket);
@@ -116,12 +143,13 @@ static int remove_locked(struct vb_rs_member *m)
 	return 0;
 }
 
-static int change_locked(struct vb_rs_set *set, int op, struct vb_rs *s, const struct epoll_event *event)
+static int change_locked(struct vb_rs_set *set, int op, struct vb_rs *s, int number,
+			 const struct epoll_event *event)
 {
-	struct vb_rs_member *m = find_locked(s, set);
+	struct vb_rs_member *m = find_locked(s, set, number);
 
 	if (op == EPOLL_CTL_ADD)
-		return add_locked(set, s, event);
+		return add_locked(set, s, number, event);
 	if (!m)
 		return -ENOENT;
 	if (op == EPOLL_CTL_DEL)
@@ -131,7 +159,7 @@ static int change_locked(struct vb_rs_set *set, int op, struct vb_rs *s, const s
 	return 0;
 }
 
-static int change(struct vb_rs_set *set, int op, struct vb_rs *s, const struct epoll_event *event)
+static int change(struct vb_rs_set *set, int op, struct vb_rs *s, int number, const struct epoll_event *event)
 {
 	if (vb_rs_set_is_inherited(set) || vb_rs_is_inherited(s))
 		return -EPERM;
@@ -141,14 +169,14 @@ static int change(struct vb_rs_set *set, int op, struct vb_rs *s, const struct e
 		return -EFAULT;
 	pthread_mutex_lock(&set->examining);
 	pthread_mutex_lock(&s->lock);
-	int err = change_locked(set, op, s, event);
+	int err = change_locked(set, op, s, number, event);
 	pthread_mutex_unlock(&s->lock);
 	pthread_mutex_unlock(&set->examining);
 	vb_rs_pending_settle(&set->pending);
 	return err;
 }
 
-VB_EXPORT int repoll_ctl(int epfd, int op, int fd, struct epoll_event *event)
+VB_EXPORT int vb_repoll_ctl(int epfd, int op, int fd, int number, struct epoll_event *event)
 {
 	VB_UNCANCELLED;
 	struct vb_rs_set *set = vb_rs_set_get(epfd);
@@ -158,7 +186,7 @@ VB_EXPORT int repoll_ctl(int epfd, int op, int fd, struct epoll_event *event)
 	if (!set)
 		err = -EBADF;
 	else if (s)
-		err = change(set, op, s, event);
+		err = change(set, op, s, number, event);
 	else if (vb_epoll_ctl(epfd, op, fd, event))
 		err = -errno;
 	if (s)
@@ -166,6 +194,11 @@ VB_EXPORT int repoll_ctl(int epfd, int op, int fd, struct epoll_event *event)
 	if (set)
 		vb_rs_set_put(set);
 	return (int)vb_rs_result(err);
+}
+
+VB_EXPORT int repoll_ctl(int epfd, int op, int fd, struct epoll_event *event)
+{
+	return vb_repoll_ctl(epfd, op, fd, fd, event);
 }
 
 /* The set of one of the memberships, referenced. */
@@ -185,14 +218,15 @@ static struct vb_rs_set *any_set_of(struct vb_rs *s)
 
 void vb_rs_leave_sets(struct vb_rs *s)
 {
+	struct vb_rs_membership *m;
 	struct vb_rs_set *set;
 
 	while ((set = any_set_of(s))) {
 		pthread_mutex_lock(&set->examining);
 		pthread_mutex_lock(&s->lock);
-		struct vb_rs_member *m = find_locked(s, set);
-		if (m)
-			remove_locked(m);
+		vb_list_for_each(m, &s->memberships, of_socket)
+			if (m->pending == &set->pending)
+				remove_locked(member_of(m));
 		pthread_mutex_unlock(&s->lock);
 		pthread_mutex_unlock(&set->examining);
 		vb_rs_pending_settle(&set->pending);

@@ -45,15 +45,27 @@ struct vb_rs_member {
 	struct vb_rs_membership membership;
 	struct vb_rs_set *set;
 	struct vb_rs *socket;           /* without a reference: a socket that closes leaves its sets first */
+	int number;                     /* the program's for it: one member for each (vb_repoll_ctl) */
 	uint32_t interest;              /* EPOLLIN, …, EPOLLET, EPOLLONESHOT */
 	epoll_data_t data;
-	int fds[VB_RS_SLEEP_FDS];       /* in the inner epoll */
+	int fds[VB_RS_SLEEP_FDS];       /* in the inner epoll, once for all members of the socket */
 	unsigned endpoints;             /* of the socket, when fds were added */
 	/* what an edge-triggered program knows */
 	uint64_t seen_bytes;
 	unsigned seen_changes, seen_full_writes;
 	bool was_full;
 };
+
+/*
+ * Under the socket's lock. A descriptor that was closed is in no epoll any more, and another socket may have
+ * its number.
+ */
+static inline void vb_rs_member_forget_closed_locked(struct vb_rs_member *m)
+{
+	if (m->endpoints != m->socket->endpoints)
+		m->fds[1] = -1;
+	m->endpoints = m->socket->endpoints;
+}
 
 /* The set with this number, referenced; NULL: none. */
 struct vb_rs_set *vb_rs_set_get(int fd);

@@ -45,9 +45,7 @@ static uint32_t events_locked(struct vb_rs_member *m)
 /* A member's descriptors change when it connects. False: no memory in the kernel. */
 static bool add_fds_locked(struct vb_rs_member *m, const struct pollfd *fds, unsigned n)
 {
-	if (m->endpoints != m->socket->endpoints)
-		m->fds[1] = -1; /* the kernel forgot what was closed */
-	m->endpoints = m->socket->endpoints;
+	vb_rs_member_forget_closed_locked(m);
 	for (unsigned i = 0; i < n; i++) {
 		struct epoll_event event = { .events = EPOLLIN | EPOLLET,
 					     .data.u64 = (uintptr_t)m | (i ? WHICH : 0) };

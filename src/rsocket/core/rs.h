@@ -195,6 +195,7 @@ struct vb_rs {
 	unsigned endpoints;           /* made and destroyed */
 	struct vb_rs_stream stream;
 	struct vb_rs_turn reader, writer;
+	bool write_failed;            /* a write was told that it cannot be done any more */
 	size_t peeks_for;             /* bytes: the reader's */
 	bool keepalive_runs;
 	struct vb_timer keepalive;
@@ -229,10 +230,11 @@ static inline bool vb_rs_may_block(const struct vb_rs *s, int flags)
 }
 
 /*
- * Is it time for another look at what rarely changes? A look may be a system call. A program that polls or
- * writes in a loop makes it once in so many microseconds. One that does so now and then makes it each time.
+ * Is it time for another look at what rarely changes? A look may be a system call. A program that polls in a
+ * loop makes it once in so many microseconds, and more rarely while it moves data. One that calls now and
+ * then makes it each time.
  */
-enum { VB_RS_LOOK_US = 50, VB_RS_WRITE_LOOK_US = 1000 };
+enum { VB_RS_LOOK_US = 50, VB_RS_BUSY_LOOK_US = 1000 };
 
 static inline bool vb_rs_look_is_due(uint64_t *looked, unsigned us)
 {

@@ -110,9 +110,10 @@ bool vb_rs_datagram_progress_locked(struct vb_rs *s)
 
 	vb_list_for_each(p, &d->ports, node)
 		any |= progress_port(d, p);
-	if (!any && (d->udp_is_due || vb_list_is_empty(&d->ports) ||
-		     vb_rs_look_is_due(&d->udp_looked, VB_RS_LOOK_US)))
-		any = vb_rs_udp_take(s);
+	/* Those who write for the first time are heard beside those who never stop. */
+	if ((!any && (d->udp_is_due || vb_list_is_empty(&d->ports))) ||
+	    vb_rs_look_is_due(&d->udp_looked, any ? VB_RS_BUSY_LOOK_US : VB_RS_LOOK_US))
+		any |= vb_rs_udp_take(s);
 	if (any)
 		vb_rs_wake_locked(s);
 	return any;

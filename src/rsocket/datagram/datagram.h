@@ -103,7 +103,7 @@ static inline bool vb_rs_datagram_is_wanted(const struct vb_rs_datagram *d, cons
 
 /* ---- ports (port.c) ---- */
 
-/* The port of a local address, made at its first use. 0 or a negative errno. */
+/* The port of a local address with its port number, made at its first use. 0 or a negative errno. */
 int vb_rs_port_get(struct vb_rs *s, const struct vb_cma_addr *addr, struct vb_rs_port **out);
 /* The port is in no list. */
 void vb_rs_port_free(struct vb_rs *s, struct vb_rs_port *p);

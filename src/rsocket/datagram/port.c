@@ -157,7 +157,8 @@ int vb_rs_port_get(struct vb_rs *s, const struct vb_cma_addr *addr, struct vb_rs
 	struct vb_rs_port *p;
 
 	vb_list_for_each(p, &s->datagram->ports, node) {
-		if (!memcmp(&p->addr.ip, &addr->ip, sizeof(addr->ip)) && p->addr.scope == addr->scope) {
+		if (!memcmp(&p->addr.ip, &addr->ip, sizeof(addr->ip)) && p->addr.scope == addr->scope &&
+		    p->addr.port == addr->port) {
 			*out = p;
 			return 0;
 		}

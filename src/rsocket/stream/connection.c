@@ -30,30 +30,28 @@ static void apply_options(struct vb_rs *s)
 				      sizeof(s->options.tos));
 }
 
-static int open_channel(struct vb_rs *s)
+int vb_rs_channel_open(struct rdma_event_channel **channel)
 {
-	int err = vb_cma_channel_create(VB_FD_LEAST, &s->channel);
+	VB_UNCANCELLED;
+	int err = vb_cma_channel_create(VB_FD_LEAST, channel);
 
 	if (!err)
-		fcntl(s->channel->fd, F_SETFL, O_NONBLOCK);
+		fcntl((*channel)->fd, F_SETFL, O_NONBLOCK);
 	return err;
 }
 
 int vb_rs_id_create(struct vb_rs *s)
 {
-	int err = open_channel(s);
+	int err = vb_rs_channel_open(&s->channel);
 
 	if (err)
 		return err;
 	return rdma_create_id(s->channel, &s->id, s, RDMA_PS_TCP) ? -errno : 0;
 }
 
-int vb_rs_id_migrate(struct vb_rs *s)
+int vb_rs_id_migrate(struct vb_rs *s, struct rdma_event_channel *channel)
 {
-	int err = open_channel(s);
-
-	if (err)
-		return err;
+	s->channel = channel;
 	return rdma_migrate_id(s->id, s->channel) ? -errno : 0;
 }
 

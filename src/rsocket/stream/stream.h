@@ -51,12 +51,14 @@ void vb_rs_keepalive_stop(struct vb_rs *s);
 
 /* ---- ids and their events (connection.c) ---- */
 
+/* A channel whose descriptor is to be a socket's number. */
+int vb_rs_channel_open(struct rdma_event_channel **channel);
 /* Makes the id of a new stream and its channel. */
 int vb_rs_id_create(struct vb_rs *s);
 /* Gives a socket whose connection failed a new id. */
 int vb_rs_id_renew_locked(struct vb_rs *s);
-/* Gives the id of an accepted connection a channel of its own. */
-int vb_rs_id_migrate(struct vb_rs *s);
+/* Gives the id of an accepted connection a channel of its own, which then is the socket's. */
+int vb_rs_id_migrate(struct vb_rs *s, struct rdma_event_channel *channel);
 /* Starts connecting to s->peer. */
 void vb_rs_resolve_locked(struct vb_rs *s);
 /* An event of its id that the thread of backlog.c took, since the connection has no channel yet. */
@@ -79,10 +81,13 @@ static inline bool vb_rs_is_writable(const struct vb_rs *s)
 {
 	return s->stream.outgoing == VB_RS_OPEN && s->stream.link == VB_RS_UP;
 }
-/* Why it is not writable. */
-static inline int vb_rs_write_error(const struct vb_rs *s)
+/* Why it is not writable. The first write hears of a lost connection, the next ones that there is none. */
+static inline int vb_rs_write_error(struct vb_rs *s)
 {
-	return s->stream.outgoing == VB_RS_SHUT ? -EPIPE : -ECONNRESET;
+	bool is_news = s->stream.outgoing != VB_RS_SHUT && !s->write_failed;
+
+	s->write_failed = true;
+	return is_news ? -ECONNRESET : -EPIPE;
 }
 
 #endif

@@ -88,6 +88,17 @@ static void datagrams__on_a_wildcard(void **state)
 	assert_ok(rclose(server.fd));
 }
 
+/* They know each other's queue pairs then. */
+static void introduce(struct listener *a, struct listener *b)
+{
+	for (int i = 0; i < 2; i++) {
+		send_to(a->fd, b, "to b", 4);
+		expect_from(b, a, "to b", 4);
+		send_to(b->fd, a, "to a", 4);
+		expect_from(a, b, "to a", 4);
+	}
+}
+
 /* By a receive that does not wait, though the socket has queue pairs already and polls only these often. */
 static void receive__a_strangers_first_at_once(void **state)
 {
@@ -97,17 +108,36 @@ static void receive__a_strangers_first_at_once(void **state)
 	char got[8];
 
 	(void)state;
-	for (int i = 0; i < 2; i++) {
-		send_to(a.fd, &b, "to b", 4);
-		expect_from(&b, &a, "to b", 4);
-		send_to(b.fd, &a, "to a", 4);
-		expect_from(&a, &b, "to a", 4);
-	}
+	introduce(&a, &b);
 	for (int i = 0; i < LOOKS; i++)
 		assert_refused(EAGAIN, (int)rrecv(a.fd, got, sizeof(got), MSG_DONTWAIT));
 	send_to(stranger.fd, &a, "first", 5);
 	for (int i = 0; i < LOOKS && n < 0; i++) {
 		usleep(BETWEEN_US);
+		n = rrecv(a.fd, got, sizeof(got), MSG_DONTWAIT);
+	}
+	assert_int_equal(n, 5);
+	assert_ok(rclose(a.fd));
+	assert_ok(rclose(b.fd));
+	assert_ok(rclose(stranger.fd));
+}
+
+/* By a socket that always finds something at its queue pair. These rounds take longer than it may wait. */
+static void receive__a_strangers_first_among_many(void **state)
+{
+	enum { AHEAD = 32, BEFORE = 100, ROUNDS = 10000 };
+	struct listener a = bound("127.0.0.1"), b = bound("127.0.0.1"), stranger = bound("127.0.0.1");
+	ssize_t n = 0;
+	char got[8];
+
+	(void)state;
+	introduce(&a, &b);
+	for (int i = 0; i < AHEAD; i++)
+		send_to(b.fd, &a, "x", 1);
+	for (int i = 0; n != 5 && i < ROUNDS; i++) {
+		if (i == BEFORE)
+			send_to(stranger.fd, &a, "first", 5);
+		send_to(b.fd, &a, "x", 1);
 		n = rrecv(a.fd, got, sizeof(got), MSG_DONTWAIT);
 	}
 	assert_int_equal(n, 5);
@@ -194,6 +224,33 @@ static void connected__to_a_wildcard(void **state)
 	talk(&a, &b);
 	assert_ok(rclose(a.fd));
 	assert_ok(rclose(b.fd));
+}
+
+/* A socket that chose no port number gets another one, which its datagrams name. */
+static void connected__no_more(void **state)
+{
+	struct listener a = { .fd = rsocket(AF_INET, SOCK_DGRAM, 0) }, b = bound("127.0.0.1"),
+			c = bound("127.0.0.1");
+	struct address nobody = { .sa.ss_family = AF_UNSPEC };
+
+	(void)state;
+	assert_ok(rconnect(a.fd, sockaddr(&b.address), length_of(&b.address)));
+	assert_int_equal(rsend(a.fd, "to b", 4, 0), 4);
+	(void)receive_from(b.fd, "to b", 4);
+	assert_ok(rconnect(a.fd, sockaddr(&nobody), sizeof(struct sockaddr_in)));
+	for (int i = 0; i < 3; i++) {
+		socklen_t len = sizeof(a.address.sa);
+
+		send_to(a.fd, &c, "to c", 4);
+		struct listener src = { .address = receive_from(c.fd, "to c", 4) };
+		assert_ok(rgetsockname(a.fd, sockaddr(&a.address), &len));
+		assert_int_equal(port_of(&src), port_of(&a));
+		send_to(c.fd, &src, "to a", 4);
+		(void)receive_from(a.fd, "to a", 4);
+	}
+	assert_ok(rclose(a.fd));
+	assert_ok(rclose(b.fd));
+	assert_ok(rclose(c.fd));
 }
 
 /* The stranger knows its queue pair. */
@@ -500,8 +557,10 @@ int main(void)
 		cmocka_unit_test(datagrams__on_each_address),
 		cmocka_unit_test(datagrams__on_a_wildcard),
 		cmocka_unit_test(receive__a_strangers_first_at_once),
+		cmocka_unit_test(receive__a_strangers_first_among_many),
 		cmocka_unit_test(connected__hears_its_peer_alone),
 		cmocka_unit_test(connected__to_a_wildcard),
+		cmocka_unit_test(connected__no_more),
 		cmocka_unit_test(connected__is_not_woken_by_a_stranger),
 		cmocka_unit_test(connected__to_another_while_a_thread_sends),
 		cmocka_unit_test(ends__wake_who_waits),

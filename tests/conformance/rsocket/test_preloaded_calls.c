@@ -229,6 +229,39 @@ static void select__that_fails_leaves_its_sets_alone(void **state)
 	close_ends(&e);
 }
 
+static void *connect_one(void *at)
+{
+	return (void *)(intptr_t)connect_to(at);
+}
+
+static void *connect_late(void *at)
+{
+	enum { AFTER_US = 600000 };
+
+	usleep(AFTER_US);
+	return connect_one(at);
+}
+
+/* A time whose nanoseconds are 290 million beyond 2^64. */
+static void accept__waits_for_centuries(void **state)
+{
+	struct timeval tv = { .tv_sec = 18446744074 };
+	struct sockaddr_in at;
+	int listener = listen_here(&at, 4);
+	pthread_t thread;
+	void *client;
+
+	(void)state;
+	assert_ok(setsockopt(listener, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)));
+	assert_int_equal(pthread_create(&thread, NULL, connect_late, &at), 0);
+	struct ends e = { .server = accept(listener, NULL, NULL) };
+	assert_true(e.server >= 0);
+	pthread_join(thread, &client);
+	e.client = (int)(intptr_t)client;
+	close_ends(&e);
+	assert_ok(close(listener));
+}
+
 /* Another process has the port for RDMA. */
 static void accept__ends_in_time_without_rdma(void **state)
 {
@@ -439,6 +472,27 @@ static void recvfrom__that_fails_tells_no_name(void **state)
 	close_ends(&e);
 }
 
+/* A program that ignores the errors of its writes ends by SIGPIPE. */
+static void write__to_a_peer_that_is_gone(void **state)
+{
+	struct sigaction action = { .sa_handler = count }, before;
+	struct ends e = connected();
+
+	(void)state;
+	assert_ok(sigaction(SIGPIPE, &action, &before));
+	num_signals = 0;
+	assert_ok(close(e.server));
+	assert_true(events_within(e.client, POLLIN, WAIT_MS) & POLLHUP);
+	assert_refused(ECONNRESET, (int)send(e.client, "x", 1, 0));
+	assert_int_equal(num_signals, 0);
+	assert_refused(EPIPE, (int)send(e.client, "x", 1, MSG_NOSIGNAL));
+	assert_int_equal(num_signals, 0);
+	assert_refused(EPIPE, (int)send(e.client, "x", 1, 0));
+	assert_int_equal(num_signals, 1);
+	assert_ok(sigaction(SIGPIPE, &before, NULL));
+	assert_ok(close(e.client));
+}
+
 /* Nothing would ever tell that the buffers are free. */
 static void zero_copies__are_refused(void **state)
 {
@@ -500,6 +554,25 @@ static void stream__writes_the_rest(void **state)
 	assert_ok(close(e.server));
 }
 
+/* It has read more than the program has. */
+static void stream__is_flushed_while_it_reads(void **state)
+{
+	struct ends e = connected();
+	FILE *stream = fdopen(e.server, "r");
+	char line[8];
+
+	(void)state;
+	send_text(e.client, "one\ntwo\n");
+	assert_ptr_equal(fgets(line, sizeof(line), stream), line);
+	errno = 0;
+	assert_ok(fflush(stream));
+	assert_refused(ESPIPE, (int)ftell(stream));
+	assert_ptr_equal(fgets(line, sizeof(line), stream), line);
+	assert_string_equal(line, "two\n");
+	assert_ok(fclose(stream));
+	assert_ok(close(e.client));
+}
+
 /* ---- numbers ---- */
 
 static void tells_of(int set, const struct ends *e)
@@ -533,6 +606,72 @@ static void set__has_several_numbers(void **state)
 	assert_ok(close(third));
 	assert_refused(EBADF, epoll_wait(third, &event, 1, 0));
 	close_ends(&e);
+}
+
+static void add(int set, int fd, uint32_t events)
+{
+	struct epoll_event event = { .events = events, .data.fd = fd };
+
+	assert_ok(epoll_ctl(set, EPOLL_CTL_ADD, fd, &event));
+}
+
+/* The one event of a set. */
+static void assert_tells(int set, int fd, uint32_t events)
+{
+	struct epoll_event event[3];
+
+	assert_int_equal(epoll_wait(set, event, 3, WAIT_MS), 1);
+	assert_int_equal(event[0].data.fd, fd);
+	assert_int_equal(event[0].events, events);
+}
+
+/* As in the kernel, a duplicate is a member of its own. */
+static void set__has_a_duplicate_too(void **state)
+{
+	struct ends e = connected();
+	struct epoll_event event[3] = { { .events = EPOLLIN } };
+	int copy = dup(e.server), set = epoll_create1(0);
+
+	(void)state;
+	add(set, e.server, EPOLLIN);
+	add(set, copy, EPOLLOUT);
+	assert_refused(EEXIST, epoll_ctl(set, EPOLL_CTL_ADD, copy, event));
+	assert_tells(set, copy, EPOLLOUT);
+	send_text(e.client, "x");
+	assert_int_equal(events_within(e.server, POLLIN, WAIT_MS), POLLIN);
+	assert_int_equal(epoll_wait(set, event, 3, WAIT_MS), 2);
+	assert_int_equal(event[0].data.fd + event[1].data.fd, e.server + copy);
+	assert_ok(epoll_ctl(set, EPOLL_CTL_DEL, e.server, NULL));
+	event[0] = (struct epoll_event){ .events = EPOLLIN | EPOLLET, .data.fd = copy };
+	assert_ok(epoll_ctl(set, EPOLL_CTL_MOD, copy, event));
+	assert_tells(set, copy, EPOLLIN);
+	assert_int_equal(epoll_wait(set, event, 3, 0), 0);
+	send_text(e.client, "y"); /* told by the rsocket's descriptors, which both had in common */
+	assert_tells(set, copy, EPOLLIN);
+	assert_ok(close(copy));
+	close_ends(&e);
+	assert_ok(close(set));
+}
+
+/* The set has a number of the socket that the program does not connect. */
+static void set__has_a_duplicate_that_connects(void **state)
+{
+	struct sockaddr_in at;
+	int listener = listen_here(&at, 4), copy, set = epoll_create1(0);
+	struct ends e = { .client = socket(AF_INET, SOCK_STREAM, 0) };
+
+	(void)state;
+	copy = dup(e.client);
+	add(set, copy, EPOLLIN);
+	assert_ok(connect(e.client, (struct sockaddr *)&at, sizeof(at)));
+	e.server = accept(listener, NULL, NULL);
+	assert_true(is_rdma(copy));
+	send_text(e.server, "x");
+	assert_tells(set, copy, EPOLLIN);
+	assert_ok(close(copy));
+	close_ends(&e);
+	assert_ok(close(set));
+	assert_ok(close(listener));
 }
 
 /* Its number stands for something else, which other calls than close(2) can bring about. */
@@ -632,11 +771,6 @@ static void serve_in_background(bool parent_stays, int told)
 	_exit(0);
 }
 
-static void *connect_one(void *at)
-{
-	return (void *)(intptr_t)connect_to(at);
-}
-
 static void use_background(bool parent_stays)
 {
 	struct sockaddr_in at;
@@ -683,6 +817,7 @@ int main(int argc, char **argv)
 		CASE(waits__for_the_longest_time),
 		CASE(waits__of_no_time_let_signals_in),
 		CASE(select__that_fails_leaves_its_sets_alone),
+		CASE(accept__waits_for_centuries),
 		CASE(accept__ends_in_time_without_rdma),
 		CASE(connect__for_a_time_and_again),
 		CASE(backlog__changes),
@@ -692,9 +827,13 @@ int main(int argc, char **argv)
 		CASE(sendfile__takes_files_alone),
 		CASE(recv__drops_bytes),
 		CASE(recvfrom__that_fails_tells_no_name),
+		CASE(write__to_a_peer_that_is_gone),
 		CASE(zero_copies__are_refused),
 		CASE(stream__writes_the_rest),
+		CASE(stream__is_flushed_while_it_reads),
 		CASE(set__has_several_numbers),
+		CASE(set__has_a_duplicate_too),
+		CASE(set__has_a_duplicate_that_connects),
 		CASE(set__loses_its_number),
 		CASE(fork__while_a_thread_connects),
 		CASE(set__is_inherited_with_its_listener),

@@ -238,6 +238,37 @@ static void connecting__tells_its_end(void **state)
 	assert_ok(rclose(l.fd));
 }
 
+/*
+ * The descriptor of its failed attempt is closed. The client's endpoint, which is made next, may have that
+ * number.
+ */
+static void failed__takes_nothing_along(void **state)
+{
+	struct listener l = listen_at("127.0.0.1");
+	struct address nowhere = address("127.0.0.1", 1), unreachable = address("240.0.0.1", 1);
+	int set = make_set(), failed = rsocket(AF_INET, SOCK_STREAM, 0),
+	    client = rsocket(AF_INET, SOCK_STREAM, 0), err;
+	socklen_t len = sizeof(err);
+
+	(void)state;
+	set_blocking(failed, false);
+	control(set, EPOLL_CTL_ADD, failed, EPOLLIN);
+	assert_int_equal(rconnect(failed, sockaddr(&nowhere), length_of(&nowhere)), -1);
+	assert_true(wait_one(set, failed) & EPOLLERR);
+	assert_ok(rgetsockopt(failed, SOL_SOCKET, SO_ERROR, &err, &len));
+	assert_int_equal(rconnect(failed, sockaddr(&unreachable), length_of(&unreachable)), -1);
+	struct ends e = connect_socket(&l, client);
+	control(set, EPOLL_CTL_ADD, e.client, EPOLLIN);
+	(void)now(set, failed); /* the client's descriptors are in the set */
+	control(set, EPOLL_CTL_DEL, failed, 0);
+	send_all(e.server, "x", 1);
+	assert_int_equal(wait_one(set, e.client), EPOLLIN);
+	assert_ok(rclose(set));
+	assert_ok(rclose(failed));
+	assert_ok(rclose(l.fd));
+	close_ends(&e);
+}
+
 static void closed__is_in_no_set(void **state)
 {
 	struct ends e = connected("127.0.0.1");
@@ -354,6 +385,7 @@ int main(void)
 		cmocka_unit_test(oneshot__until_it_is_armed_again),
 		cmocka_unit_test(mixed__with_ordinary_descriptors),
 		cmocka_unit_test(connecting__tells_its_end),
+		cmocka_unit_test(failed__takes_nothing_along),
 		cmocka_unit_test(closed__is_in_no_set),
 		cmocka_unit_test(errors__as_of_epoll),
 		cmocka_unit_test(threads__wake_who_waits),

@@ -129,6 +129,37 @@ static void accept__nothing_waits(void **state)
 }
 
 /* As rdma-core's librspreload: it opens a descriptor for the program, and then the socket behind it. */
+/* The connection stays until there is a number. */
+static void accept__without_a_number(void **state)
+{
+	struct listener l = listen_at("127.0.0.1");
+	struct ends e = { .client = rsocket(AF_INET, SOCK_STREAM, 0) };
+	struct rlimit before, few;
+
+	(void)state;
+	connect_to(e.client, &l);
+	assert_int_equal(wait_for(l.fd, POLLIN), POLLIN);
+	assert_int_equal(wait_for(e.client, POLLOUT), POLLOUT);
+	set_blocking(e.client, true);
+	set_blocking(l.fd, false);
+	int lowest = dup(STDERR_FILENO);
+	assert_ok(close(lowest));
+	assert_ok(getrlimit(RLIMIT_NOFILE, &before));
+	few = before;
+	few.rlim_cur = (rlim_t)lowest;
+	assert_ok(setrlimit(RLIMIT_NOFILE, &few));
+	e.server = raccept(l.fd, NULL, NULL);
+	int err = errno;
+	assert_ok(setrlimit(RLIMIT_NOFILE, &before));
+	assert_int_equal(e.server, -1);
+	assert_int_equal(err, EMFILE);
+	e.server = raccept(l.fd, NULL, NULL);
+	assert_true(e.server >= 0);
+	assert_works(&e);
+	close_ends(&e);
+	assert_ok(rclose(l.fd));
+}
+
 static int open_null(void)
 {
 	int fd = open("/dev/null", O_RDONLY);
@@ -890,6 +921,7 @@ static void close__data_arrive_before_the_end(void **state)
 	assert_int_equal(rrecv(e.server, &c, 1, 0), 0);
 	assert_true(wait_for(e.server, POLLIN) & POLLHUP);
 	assert_refused(ECONNRESET, (int)rsend(e.server, "x", 1, 0));
+	assert_refused(EPIPE, (int)rsend(e.server, "x", 1, 0)); /* as of TCP, it is told once */
 	assert_ok(rclose(e.server));
 	assert_refused(EBADF, rclose(e.server));
 }
@@ -1035,6 +1067,23 @@ static void close__cut_by_linger(void **state)
 	assert_ok(rclose(e.client));
 	assert_refused(ECONNRESET, (int)rrecv(e.server, &c, 1, 0));
 	assert_int_equal(rrecv(e.server, &c, 1, 0), 0); /* told once */
+	assert_ok(rclose(e.server));
+}
+
+/* As the kernel has it, a negative time has no end. */
+static void close__lingers_without_end(void **state)
+{
+	struct ends e = connected("127.0.0.1");
+	struct linger l = { .l_onoff = 1, .l_linger = -1 };
+	char got[3];
+
+	(void)state;
+	send_all(e.client, "abc", 3);
+	assert_ok(rsetsockopt(e.client, SOL_SOCKET, SO_LINGER, &l, sizeof(l)));
+	assert_ok(rclose(e.client));
+	receive_all(e.server, got, sizeof(got));
+	assert_memory_equal(got, "abc", 3);
+	assert_int_equal(rrecv(e.server, got, sizeof(got), 0), 0);
 	assert_ok(rclose(e.server));
 }
 
@@ -1592,6 +1641,7 @@ int main(void)
 		cmocka_unit_test(stream__is_read_and_written_like_a_file),
 		cmocka_unit_test(accept__names_the_peer),
 		cmocka_unit_test(accept__nothing_waits),
+		cmocka_unit_test(accept__without_a_number),
 		cmocka_unit_test(connect__refused),
 		cmocka_unit_test(connect__again_after_a_refusal),
 		cmocka_unit_test(connect__asked_again_and_again),
@@ -1621,6 +1671,7 @@ int main(void)
 		cmocka_unit_test(shutdown__wakes_a_reader),
 		cmocka_unit_test(close__cut_by_linger),
 		cmocka_unit_test(close__cut_behind_bytes),
+		cmocka_unit_test(close__lingers_without_end),
 		cmocka_unit_test(peer__dies),
 		cmocka_unit_test(peer__dies_while_nobody_waits),
 		cmocka_unit_test(peer__dies_while_it_is_written_to),
