@@ -11,6 +11,11 @@
 int vb_cma_create(const char *call, struct rdma_event_channel *channel, void *context,
 		  enum rdma_port_space ps, enum ibv_qp_type qp_type, struct vb_cma_id **id);
 
+/* ---- connections (connect.c) ---- */
+
+/* How many bytes of private data fit into the id's request. */
+size_t vb_cma_request_room(const struct vb_cma_id *id);
+
 /* ---- QPs (qp.c) ---- */
 
 /*
