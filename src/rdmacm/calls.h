@@ -10,6 +10,8 @@
 /* As vb_cma_id_create; explains as `call`. -EINVAL: there is no such port space. */
 int vb_cma_create(const char *call, struct rdma_event_channel *channel, void *context,
 		  enum rdma_port_space ps, enum ibv_qp_type qp_type, struct vb_cma_id **id);
+/* What rdma_destroy_id does. No fault on purpose fails it: the program could not see that. */
+void vb_cma_destroy(struct vb_cma_id *id);
 
 /* ---- connections (connect.c) ---- */
 

@@ -93,7 +93,7 @@ VB_EXPORT int rdma_create_ep(struct rdma_cm_id **out, struct rdma_addrinfo *res,
 	err = res->ai_flags & RAI_PASSIVE ? prepare_passive(id, res, pd, attr) :
 					    prepare_active(id, res, pd, attr);
 	if (err) { /* explained by the call that failed */
-		rdma_destroy_id(&id->pub);
+		vb_cma_destroy(id);
 		errno = err;
 		return -1;
 	}
@@ -107,5 +107,5 @@ VB_EXPORT void rdma_destroy_ep(struct rdma_cm_id *id)
 		return;
 	rdma_destroy_qp(id);
 	rdma_destroy_srq(id);
-	rdma_destroy_id(id);
+	vb_cma_destroy(vb_cma_id_of(id));
 }

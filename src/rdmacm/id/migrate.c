@@ -49,7 +49,7 @@ static void move_locked(struct vb_cma_id *id, struct rdma_event_channel *to)
 }
 
 /* To the channel that it has: a synchronous id's own one stays its own. */
-static int migrate(struct vb_cma_id *id, struct rdma_event_channel *channel)
+int vb_cma_id_migrate(struct vb_cma_id *id, struct rdma_event_channel *channel)
 {
 	struct rdma_event_channel *old = id->pub.channel;
 	bool was_sync = id->sync, moves = !channel || channel != old, sync = moves ? !channel : was_sync;
@@ -74,6 +74,6 @@ VB_EXPORT int rdma_migrate_id(struct rdma_cm_id *id, struct rdma_event_channel *
 		return -1;
 	if (!id)
 		return vb_cma_fail(EINVAL, "id is NULL");
-	int err = migrate(vb_cma_id_of(id), channel);
+	int err = vb_cma_id_migrate(vb_cma_id_of(id), channel);
 	return err ? vb_cma_fail(-err, "no channel of its own for the id: %s", strerror(-err)) : 0;
 }
