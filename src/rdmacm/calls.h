@@ -10,6 +10,13 @@
 /* As vb_cma_id_create; explains as `call`. -EINVAL: there is no such port space. */
 int vb_cma_create(const char *call, struct rdma_event_channel *channel, void *context,
 		  enum rdma_port_space ps, enum ibv_qp_type qp_type, struct vb_cma_id **id);
+/* What rdma_destroy_id does. No fault on purpose fails it: the program could not see that. */
+void vb_cma_destroy(struct vb_cma_id *id);
+
+/* ---- connections (connect.c) ---- */
+
+/* How many bytes of private data fit into the id's request. */
+size_t vb_cma_request_room(const struct vb_cma_id *id);
 
 /* ---- QPs (qp.c) ---- */
 

@@ -250,6 +250,11 @@ static int begin(struct vb_cma_id *id, const struct wanted *w)
 	return err;
 }
 
+size_t vb_cma_request_room(const struct vb_cma_id *id)
+{
+	return (vb_cma_is_datagram(id) ? SIDR_REQ_DATA_BYTES : VB_CM_REQ_PRIVATE_DATA_BYTES) - VB_IP_CM_BYTES;
+}
+
 VB_EXPORT int rdma_connect(struct rdma_cm_id *pub, struct rdma_conn_param *param)
 {
 	if (vb_cma_is_faulty(__func__))
@@ -257,15 +262,13 @@ VB_EXPORT int rdma_connect(struct rdma_cm_id *pub, struct rdma_conn_param *param
 	if (!pub)
 		return vb_cma_fail(EINVAL, "id is NULL");
 	struct vb_cma_id *id = vb_cma_id_of(pub);
-	size_t max = (vb_cma_is_datagram(id) ? SIDR_REQ_DATA_BYTES : VB_CM_REQ_PRIVATE_DATA_BYTES) -
-		     VB_IP_CM_BYTES;
 
 	if (vb_cma_id_state(id) != VB_CMA_ROUTE_RESOLVED || !id->device)
 		return vb_cma_fail(EINVAL, "the id is %s; its route must be resolved first",
 				   vb_cma_id_state_text(id));
 	struct wanted w = { .responder_resources = id->device->max_responder_resources,
 			    .initiator_depth = id->device->max_initiator_depth };
-	int err = settle(id, __func__, param, max, &w);
+	int err = settle(id, __func__, param, vb_cma_request_room(id), &w);
 	if (err)
 		return vb_cma_result(err);
 	bool sync = id->sync;

@@ -39,14 +39,8 @@ VB_EXPORT int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_
 	return vb_cma_result(err);
 }
 
-VB_EXPORT int rdma_destroy_id(struct rdma_cm_id *pub)
+void vb_cma_destroy(struct vb_cma_id *id)
 {
-	if (vb_cma_is_faulty(__func__))
-		return -1;
-	if (!pub)
-		return vb_cma_fail(EINVAL, "id is NULL");
-	struct vb_cma_id *id = vb_cma_id_of(pub);
-
 	vb_cma_release_event(id);
 	vb_cma_lock();
 	struct vb_cma_port *port = id->port, *reservation = id->reservation;
@@ -64,7 +58,16 @@ VB_EXPORT int rdma_destroy_id(struct rdma_cm_id *pub)
 	vb_cma_agent_flush();
 	vb_cma_groups_leave(id);
 	if (id->sync)
-		vb_cma_channel_destroy(pub->channel);
+		vb_cma_channel_destroy(id->pub.channel);
 	vb_cma_id_free(id);
+}
+
+VB_EXPORT int rdma_destroy_id(struct rdma_cm_id *id)
+{
+	if (vb_cma_is_faulty(__func__))
+		return -1;
+	if (!id)
+		return vb_cma_fail(EINVAL, "id is NULL");
+	vb_cma_destroy(vb_cma_id_of(id));
 	return 0;
 }

@@ -6,7 +6,7 @@
 #include "rdmacm/calls.h"
 #include "rdmacm/id/id.h"
 
-enum { RESOLVE_TIMEOUT_MS = 2000, MAX_CONNECT_DATA = 56 };
+enum { RESOLVE_TIMEOUT_MS = 2000 };
 
 /* Attributes of the QPs that requests of this listener get. */
 static int keep_qp_attr(struct vb_cma_id *id, const struct ibv_qp_init_attr *attr)
@@ -37,9 +37,9 @@ static int keep_connect_data(struct vb_cma_id *id, const struct rdma_addrinfo *r
 {
 	if (!res->ai_connect_len || !res->ai_connect)
 		return 0;
-	if (res->ai_connect_len > MAX_CONNECT_DATA) {
-		vb_explain("rdma_create_ep", "%zu bytes of connection data, %d fit", res->ai_connect_len,
-			   MAX_CONNECT_DATA);
+	if (res->ai_connect_len > vb_cma_request_room(id)) {
+		vb_explain("rdma_create_ep", "%zu bytes of connection data, %zu fit", res->ai_connect_len,
+			   vb_cma_request_room(id));
 		return EINVAL;
 	}
 	id->connect_data = malloc(res->ai_connect_len);
@@ -93,7 +93,7 @@ VB_EXPORT int rdma_create_ep(struct rdma_cm_id **out, struct rdma_addrinfo *res,
 	err = res->ai_flags & RAI_PASSIVE ? prepare_passive(id, res, pd, attr) :
 					    prepare_active(id, res, pd, attr);
 	if (err) { /* explained by the call that failed */
-		rdma_destroy_id(&id->pub);
+		vb_cma_destroy(id);
 		errno = err;
 		return -1;
 	}
@@ -107,5 +107,5 @@ VB_EXPORT void rdma_destroy_ep(struct rdma_cm_id *id)
 		return;
 	rdma_destroy_qp(id);
 	rdma_destroy_srq(id);
-	rdma_destroy_id(id);
+	vb_cma_destroy(vb_cma_id_of(id));
 }

@@ -47,7 +47,7 @@ static bool finish_request(struct vb_cma_event *event)
 	int err = attach_child(child);
 
 	if (!err && event->owner->sync)
-		err = rdma_migrate_id(&child->pub, NULL) ? -errno : 0;
+		err = vb_cma_id_migrate(child, NULL);
 	child->remote_ece = event->ece;
 	if (!err)
 		return true;

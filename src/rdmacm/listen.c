@@ -97,7 +97,7 @@ VB_EXPORT int rdma_get_request(struct rdma_cm_id *pub, struct rdma_cm_id **out)
 	struct ibv_qp_init_attr own = attr ? *attr : (struct ibv_qp_init_attr){ 0 };
 	if (attr && rdma_create_qp(child, pub->pd, &own)) {
 		int err = errno;
-		rdma_destroy_id(child);
+		vb_cma_destroy(vb_cma_id_of(child));
 		errno = err;
 		return -1;
 	}

@@ -167,6 +167,15 @@ CASES = [
         "fail rdma_ack_cm_event EINVAL",
         client_shows=(r"^rdma_client: end 0$",),
     ),
+    Fault(
+        "rdma_server, no id can be moved or destroyed",  # by a program; the library does both by itself
+        "rdma_server -s 127.0.0.1 -p {port}",
+        "rdma_client -s 127.0.0.1 -p {port}",
+        "",
+        "fail rdma_migrate_id EINVAL; fail rdma_destroy_id EBUSY",
+        client_shows=(r"^rdma_client: end 0$",),
+        server_shows=(r"^rdma_server: end 0$",),
+    ),
     # completions
     rping(
         "a receive that fails",

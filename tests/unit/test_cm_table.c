@@ -165,6 +165,8 @@ static void destroy__tells_the_peer_in_every_state(void **state)
 			assert_int_equal(sent(s, 0), cases[i].message);
 		assert_int_equal(s->out.num_events, cases[i].released);
 		assert_null(vb_cm_table_find(s->t, s->c.local_comm_id));
+		/* Until it is released nobody else may have its id (IDLE: it has none yet). */
+		assert_int_equal(vb_cm_table_has(s->t, s->c.local_comm_id), !cases[i].released);
 		while (!s->out.num_events) {
 			expire(w, s);
 			if (s->out.num_sends)

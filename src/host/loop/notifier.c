@@ -5,14 +5,20 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/cancel.h"
+
+#ifndef RWF_NOWAIT
+#define RWF_NOWAIT 8
+#endif
 
 int vb_notifier_init(struct vb_notifier *n)
 {
@@ -53,16 +59,30 @@ void vb_notifier_wake(struct vb_notifier *n)
 		futex(n, FUTEX_WAKE, INT_MAX);
 }
 
+/*
+ * The descriptor may block, and a forked child has the same one as its parent. So the other process may have
+ * read what was raised here. Kernels before 5.8 cannot read without waiting; for these it is asked first.
+ */
+static void read_at_once(int fd)
+{
+	eventfd_t raises;
+	struct iovec iov = { &raises, sizeof(raises) };
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	int before = errno;
+
+	if (syscall(SYS_preadv2, fd, &iov, 1, -1L, -1L, RWF_NOWAIT) < 0 && errno != EAGAIN &&
+	    poll(&p, 1, 0) == 1)
+		eventfd_read(fd, &raises);
+	errno = before;
+}
+
 void vb_notifier_clear(struct vb_notifier *n)
 {
 	VB_UNCANCELLED;
-	eventfd_t raises;
-
-	/* the descriptor may block: read it only if the read returns at once */
 	if (!n->raised)
 		return;
 	n->raised = false;
-	eventfd_read(n->fd, &raises);
+	read_at_once(n->fd);
 }
 
 int vb_notifier_may_wait(const struct vb_notifier *n)

@@ -293,6 +293,8 @@ void vb_cm_table_count(const struct vb_cm_table *t, unsigned *total, unsigned *d
 struct vb_cm_conn *vb_cm_table_next(const struct vb_cm_table *t, const struct vb_cm_conn *previous);
 /* By local comm id; NULL when there is none or it is destroyed. */
 struct vb_cm_conn *vb_cm_table_find(const struct vb_cm_table *t, uint32_t local_comm_id);
+/* Is the comm id in use, maybe by a destroyed one? Then no connection can begin under it. */
+bool vb_cm_table_has(const struct vb_cm_table *t, uint32_t local_comm_id);
 
 /* ---- time ---- */
 

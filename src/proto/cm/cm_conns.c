@@ -50,6 +50,11 @@ struct vb_cm_conn *vb_cm_table_find(const struct vb_cm_table *t, uint32_t local_
 	return c && !c->destroyed ? c : NULL;
 }
 
+bool vb_cm_table_has(const struct vb_cm_table *t, uint32_t local_comm_id)
+{
+	return vb_cm_conns_by_id(t, local_comm_id) != NULL;
+}
+
 uint64_t vb_cm_deadline(const struct vb_cm_table *t)
 {
 	const struct vb_heap_node *first = vb_heap_first(&t->timers);

@@ -340,6 +340,6 @@ struct vb_cm_endpoint vb_cma_endpoint_locked(void *user, const struct vb_cm_rout
 	vb_random(&ep.tid, sizeof(ep.tid));
 	do
 		ep.comm_id = vb_cm_id_make(vb_slot_first(), vb_scatter(&agent.ids, agent.num_ids++));
-	while (vb_cm_table_find(agent.table, ep.comm_id));
+	while (vb_cm_table_has(agent.table, ep.comm_id));
 	return ep;
 }

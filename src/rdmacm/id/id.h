@@ -35,6 +35,8 @@ void vb_cma_event_discard_locked(struct vb_cma_event *event);
 /* In a forked child: ids keep their memory and lose their connections and ports, which are the parent's. */
 void vb_cma_id_forget(void);
 
+/* What rdma_migrate_id does, whatever faults there are. 0 or a negative errno. */
+int vb_cma_id_migrate(struct vb_cma_id *id, struct rdma_event_channel *channel);
 /* The channel's ids lose it, its queued events are discarded. */
 void vb_cma_channel_destroy(struct rdma_event_channel *channel);
 

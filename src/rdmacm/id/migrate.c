@@ -48,11 +48,12 @@ static void move_locked(struct vb_cma_id *id, struct rdma_event_channel *to)
 		vb_cma_channel_settle_locked(from);
 }
 
-static int migrate(struct vb_cma_id *id, struct rdma_event_channel *channel)
+/* To the channel that it has: a synchronous id's own one stays its own. */
+int vb_cma_id_migrate(struct vb_cma_id *id, struct rdma_event_channel *channel)
 {
 	struct rdma_event_channel *old = id->pub.channel;
-	bool was_sync = id->sync, sync = !channel;
-	int err = sync ? vb_cma_channel_create(0, &channel) : 0;
+	bool was_sync = id->sync, moves = !channel || channel != old, sync = moves ? !channel : was_sync;
+	int err = channel ? 0 : vb_cma_channel_create(0, &channel);
 
 	if (err)
 		return err;
@@ -62,7 +63,7 @@ static int migrate(struct vb_cma_id *id, struct rdma_event_channel *channel)
 	id->sync = sync;
 	vb_cma_event_wait_acked_locked(id);
 	vb_cma_unlock();
-	if (was_sync && old)
+	if (was_sync && old && moves)
 		vb_cma_channel_destroy(old);
 	return 0;
 }
@@ -73,6 +74,6 @@ VB_EXPORT int rdma_migrate_id(struct rdma_cm_id *id, struct rdma_event_channel *
 		return -1;
 	if (!id)
 		return vb_cma_fail(EINVAL, "id is NULL");
-	int err = migrate(vb_cma_id_of(id), channel);
+	int err = vb_cma_id_migrate(vb_cma_id_of(id), channel);
 	return err ? vb_cma_fail(-err, "no channel of its own for the id: %s", strerror(-err)) : 0;
 }

@@ -405,6 +405,21 @@ static void migrate__to_synchronous_and_back(void **state)
 	rdma_destroy_event_channel(ch);
 }
 
+static void migrate__to_its_own_channel(void **state)
+{
+	struct rdma_cm_id *id = new_id(NULL, RDMA_PS_TCP);
+	struct rdma_event_channel *own = id->channel;
+	struct address a = address("127.0.0.1", 7);
+
+	(void)state;
+	assert_ok(rdma_migrate_id(id, own));
+	assert_ptr_equal(id->channel, own);
+	assert_ok(rdma_resolve_addr(id, NULL, sockaddr(&a), 100));
+	assert_non_null(id->event); /* it is synchronous still */
+	assert_int_equal(id->event->event, RDMA_CM_EVENT_ADDR_RESOLVED);
+	assert_ok(rdma_destroy_id(id));
+}
+
 static void option__sizes_names_and_states(void **state)
 {
 	struct rdma_event_channel *ch = new_channel();
@@ -552,6 +567,7 @@ int main(void)
 		cmocka_unit_test(migrate__moves_pending_events),
 		cmocka_unit_test(migrate__waits_for_acknowledgements),
 		cmocka_unit_test(migrate__to_synchronous_and_back),
+		cmocka_unit_test(migrate__to_its_own_channel),
 		cmocka_unit_test(option__sizes_names_and_states),
 		cmocka_unit_test(option__path_resolves_the_route),
 		cmocka_unit_test(ece__arguments),

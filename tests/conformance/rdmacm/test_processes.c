@@ -413,6 +413,28 @@ static void fork__child_cannot_end_the_parents_connection(void **state)
 	rdma_destroy_event_channel(ch);
 }
 
+/* An event waits while the child destroys its id. The parent then takes it, without waiting for ever. */
+static void fork__child_cannot_block_the_parent(void **state)
+{
+	struct rdma_event_channel *ch = new_channel();
+	struct rdma_cm_id *id = new_id(ch, RDMA_PS_TCP);
+	struct address a = address("127.0.0.1", 7);
+	struct rdma_cm_event *event;
+
+	(void)state;
+	assert_ok(rdma_resolve_addr(id, NULL, sockaddr(&a), 100));
+	struct child c = spawn(destroy_inherited, "127.0.0.1");
+	assert_int_equal(write(c.to, &id, sizeof(id)), sizeof(id));
+	expect_success(&c);
+	alarm(WAIT_MS / 1000);
+	assert_ok(rdma_get_cm_event(ch, &event));
+	alarm(0);
+	assert_int_equal(event->event, RDMA_CM_EVENT_ADDR_RESOLVED);
+	assert_ok(rdma_ack_cm_event(event));
+	assert_ok(rdma_destroy_id(id));
+	rdma_destroy_event_channel(ch);
+}
+
 struct late {
 	struct rdma_event_channel *destroyed;
 	int in;
@@ -601,6 +623,7 @@ int main(void)
 		cmocka_unit_test(processes__whole_life),
 		cmocka_unit_test(fork__child_has_its_own_manager),
 		cmocka_unit_test(fork__child_cannot_end_the_parents_connection),
+		cmocka_unit_test(fork__child_cannot_block_the_parent),
 		cmocka_unit_test(listener__hears_the_network_while_a_thread_polls),
 		cmocka_unit_test(peer__exits_while_connected),
 		cmocka_unit_test(peer__killed_while_connected),

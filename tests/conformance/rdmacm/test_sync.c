@@ -352,6 +352,30 @@ static void endpoint__connect_data_goes_first(void **state)
 	rdma_destroy_ep(id);
 }
 
+/* As much as fits into the request, which is more for datagrams. */
+static void endpoint__connect_data_fits(void **state)
+{
+	static const struct {
+		int port_space, qp_type, most;
+	} cases[] = { { RDMA_PS_TCP, IBV_QPT_RC, 56 }, { RDMA_PS_UDP, IBV_QPT_UD, 180 } };
+	struct rdma_cm_id *id;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct rdma_addrinfo *res = info("127.0.0.1", htons(1), 0);
+
+		res->ai_port_space = cases[i].port_space;
+		res->ai_qp_type = cases[i].qp_type;
+		res->ai_connect = calloc(1, 256);
+		res->ai_connect_len = (size_t)cases[i].most + 1;
+		assert_refused(EINVAL, rdma_create_ep(&id, res, NULL, NULL));
+		res->ai_connect_len--;
+		assert_ok(rdma_create_ep(&id, res, NULL, NULL));
+		rdma_destroy_ep(id);
+		rdma_freeaddrinfo(res);
+	}
+}
+
 static void endpoint__refusals(void **state)
 {
 	struct rdma_addrinfo *res = info("127.0.0.1", htons(1), 0), none = { .ai_port_space = RDMA_PS_TCP };
@@ -566,6 +590,7 @@ int main(void)
 		cmocka_unit_test(endpoint__passive_in_a_domain),
 		cmocka_unit_test(endpoint__without_qp),
 		cmocka_unit_test(endpoint__connect_data_goes_first),
+		cmocka_unit_test(endpoint__connect_data_fits),
 		cmocka_unit_test(endpoint__refusals),
 		cmocka_unit_test(endpoint__occupied_port),
 		cmocka_unit_test(qp__what_is_left_out_is_made),
