@@ -38,7 +38,7 @@ struct vb_flow {
 
 /* In force from its return on. -EPERM: the process may not hear frames. */
 int vb_flow_add(struct vb_flow *flow);
-/* No frame is under way by it at its return. */
+/* A frame that it led to the queue pair may still arrive there: the queue pair's end waits for that. */
 void vb_flow_remove(struct vb_flow *flow);
 
 /* How a queue pair spreads frames over work queues, which are raw packet queue pairs that only receive. */

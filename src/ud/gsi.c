@@ -361,7 +361,6 @@ static void forget(void)
 	pthread_mutex_init(&waiting.lock, NULL);
 	vb_outbox_init(&waiting.outbox, &outbox_type);
 	memset(remembered, 0, sizeof(remembered));
-	memset(&waiting.timer.node, 0, sizeof(waiting.timer.node));
 }
 
 __attribute__((constructor)) static void begin(void)

@@ -357,6 +357,20 @@ static unsigned pass_deadlines(unsigned most)
 	return sent;
 }
 
+/* A late RNR NAK for a request that fails already does not stop the timers of those before it. */
+static void rnr__late_for_a_request_that_fails(void **state)
+{
+	post(VB_REQ_READ, 1);
+	post(VB_REQ_SEND, 1);
+	assert_int_equal(write_all(), 2);
+	assert_int_equal(receives(nak_of(&f.t, psn(1), VB_NAK_REMOTE_ACCESS)), VB_RC_TAKEN);
+	assert_writes("READ_REQUEST", 0);
+	assert_int_equal(receives(reply(&f.t, psn(1), vb_syndrome(VB_AETH_RNR, 1))), VB_RC_TAKEN);
+	pass_deadlines(100);
+	assert_completes(0, VB_RC_RETRY_EXCEEDED);
+	assert_no_completion();
+}
+
 static void silence__retries_are_counted(void **state)
 {
 	uint64_t began = f.now;
@@ -800,6 +814,7 @@ int main(void)
 		TEST(rnr__waits_and_counts),
 		TEST(rnr__seven_is_for_ever),
 		TEST(rnr__no_timer_ends_within_the_wait),
+		TEST(rnr__late_for_a_request_that_fails),
 		TEST(silence__retries_are_counted),
 		TEST(silence__timeout_switched_off),
 		TEST(silence__timeout_switched_on),

@@ -540,6 +540,23 @@ static void atomic__executed_once_answered_twice(void **state)
 	assert_ignored(packet_of(&r, 0, 0, 0));	/* older than what is saved */
 }
 
+/* The count of READs and atomics has 32 bits. */
+static void atomic__answered_twice_when_their_count_wraps(void **state)
+{
+	struct vb_request r = request(VB_REQ_FETCH_ADD, 8);
+
+	f.resp.saved_next = f.resp.saved_unsent = UINT32_MAX;
+	for (uint32_t n = 0; n < 3; n++) {
+		gets(&r, n, 0);
+		assert_writes("ATOMIC_ACKNOWLEDGE", n);
+		assert_int_equal(gets(&r, n, 0), VB_RC_TAKEN);
+		assert_writes("ATOMIC_ACKNOWLEDGE", n);
+	}
+	assert_int_equal(f.atomics, 3);
+	assert_int_equal(gets(&r, 1, 0), VB_RC_TAKEN);
+	assert_writes("ATOMIC_ACKNOWLEDGE", 1);
+}
+
 static void atomic__address_must_be_aligned(void **state)
 {
 	struct vb_request r = request(VB_REQ_COMPARE_SWAP, 8);
@@ -658,6 +675,7 @@ int main(void)
 		TEST(read__memory_gone_when_it_is_sent_again),
 		TEST(read__memory_gone_behind_a_gap),
 		TEST(atomic__executed_once_answered_twice),
+		TEST(atomic__answered_twice_when_their_count_wraps),
 		TEST(atomic__address_must_be_aligned),
 		TEST(ack_again__after_a_message_and_not_after_an_answer),
 		TEST(strangers__are_ignored),

@@ -267,6 +267,8 @@ static enum vb_rc_verdict receive_nak(struct vb_rc_req *req, uint64_t now, uint6
 	progress(req, now, psn, true);
 	if (req->broken)
 		return VB_RC_BROKEN;
+	if (is_beyond_failure(req, position_of(req, psn)))
+		return VB_RC_TAKEN; /* it is not sent again; the timers are for what is before it */
 	++*(is_rnr ? &req->rnr_naks : is_sequence ? &req->sequence_naks : &req->fatal_naks);
 	if (is_rnr)
 		receive_rnr(req, now, psn, value);

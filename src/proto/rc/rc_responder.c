@@ -337,9 +337,8 @@ static enum vb_rc_verdict receive_ahead(struct vb_rc_resp *resp, const struct vb
 
 static const struct vb_rc_saved *find_saved(const struct vb_rc_resp *resp, uint64_t psn)
 {
-	uint32_t most = vb_min_u32(resp->config.max_rd_atomic, resp->saved_next);
-
-	for (uint32_t back = 1; back <= most; back++) {
+	/* What was never used is 0, and has no PSN in it. */
+	for (uint32_t back = 1; back <= resp->config.max_rd_atomic; back++) {
 		const struct vb_rc_saved *saved =
 			&resp->saved[(resp->saved_next - back) % VB_RC_MAX_RD_ATOMIC];
 		if (saved->first <= psn && psn < saved->end)
