@@ -36,7 +36,7 @@ READY_LIMIT_S = 60.0
 READY_SAMPLE_S = 0.02
 MOST_SLOWER = 4.0  # whatever the load: limits are many times what a case needs alone
 STAY_S = 0.2  # how long a server that stays is watched after its last client
-QUOTED_LINES = 5  # of each program of a failed case
+QUOTED_LINES = 15  # of each program of a failed case
 
 
 class Limit:
