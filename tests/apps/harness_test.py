@@ -263,7 +263,7 @@ def main():
                 sys.executable,
                 "-c",
                 "import harness as h; r = h.Report(); r.add('a', h.Outcome('ok'));"
-                "r.add('b', h.Outcome('FAIL', 'why', 'one\\ntwo\\n---\\n', '\\n'.join('012345678')));"
+                "r.add('b', h.Outcome('FAIL', 'why', 'one\\ntwo\\n---\\n', '\\n'.join(map(str, range(20)))));"
                 "r.add('c', h.Outcome('skip', 'absent'));"
                 "exit(r.finish())",
             ],
@@ -275,14 +275,14 @@ def main():
         check(
             "report__tap",
             log.returncode == 1
-            and log.stdout.splitlines()[:12]
+            and log.stdout.splitlines()[:22]
             == [
                 "ok 1 - a",
                 "not ok 2 - b",
                 "# FAIL b: why",
                 "# server: one",
                 "# server: two",
-                *(f"# client: {n}" for n in range(4, 9)),
+                *(f"# client: {n}" for n in range(5, 20)),
                 "ok 3 - c # SKIP absent",
                 "1..3",
             ],
