@@ -10,6 +10,7 @@ call.
 - The pure layers (wire, proto) reach no system header that does I/O, tells time or starts threads.
 - No two rooms use each other, not even by way of others.
 - Of the files of one layer, few use each other in a circle.
+- No file maps memory by libc's functions, which other libraries change (src/host/memory/pages.h).
 
 With --list it prints the circles, and the symbols that make them.
 
@@ -45,6 +46,7 @@ PURE = ("wire", "proto")
 IMPURE = re.compile(r"(sys/.*|pthread\.h|time\.h|stdio\.h)$")
 # Libraries of their own that are loaded in front: they have names of the C library's.
 IN_FRONT = ("preload", "answers", "vendors")
+CHANGED_BY_OTHERS = {"mmap", "mmap64", "munmap", "mremap", "madvise", "brk", "sbrk", "shmat", "shmdt"}
 MOST_IN_A_CIRCLE = 4
 INCLUDE = re.compile(r'[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]')
 
@@ -111,29 +113,27 @@ def objects(top, build):
     return found
 
 
-def symbols(paths):
-    """{path: (defined, used)} of objects."""
-    found = {str(path): (set(), set()) for path in paths}
+def symbols(sources):
+    """{source: (defined, used)} of sources with their objects."""
+    found = {str(path): (set(), set()) for path in sources.values()}
     said = subprocess.run(["nm", "-A", *found], capture_output=True, text=True, check=True).stdout
     for line in said.splitlines():
         path, _, words = line.partition(":")
         kind, name = words.split()[-2:]
         if kind in "UTDBRVWCu":
             found[path][kind == "U"].add(name)
-    return found
+    return {name: found[str(path)] for name, path in sources.items()}
 
 
-def uses_of(sources):
+def uses_of(named):
     """{(user, used): names}, of files."""
-    owners, wanted = {}, {}
-    found = symbols(sources.values())
-    for name, path in sources.items():
-        defined, wanted[name] = found[str(path)]
+    owners = {}
+    for name, (defined, _) in named.items():
         if layer(name) not in IN_FRONT:
             owners.update((symbol, name) for symbol in defined)
     uses = collections.defaultdict(set)
-    for name, names in wanted.items():
-        for symbol in names:
+    for name, (_, used) in named.items():
+        for symbol in used:
             if owners.get(symbol, name) != name:
                 uses[name, owners[symbol]].add(symbol)
     return uses
@@ -199,7 +199,7 @@ def blind_spots():
         yield "uses of what is not below"
 
 
-def checks(includes, uses):
+def checks(includes, named, uses):
     """(name, what is wrong) of each case."""
     yield "checker__finds", list(blind_spots())
     yield "includes__point_down", list(includes.upward())
@@ -211,6 +211,11 @@ def checks(includes, uses):
     for pure in PURE:
         names = [name for name in includes.quoted if layer(name) == pure]
         yield f"{pure}__is_pure", [line for name in names for line in includes.impure(name, set(), "")]
+    yield "memory__is_mapped_by_own_system_calls", [
+        f"src/{name} uses {' '.join(sorted(used & CHANGED_BY_OTHERS))}"
+        for name, (_, used) in named.items()
+        if used & CHANGED_BY_OTHERS
+    ]
     yield "rooms__use_each_other_one_way", [
         "in a circle: " + " ".join(circle) for circle in circles_of(uses, room)
     ]
@@ -232,12 +237,13 @@ def print_circles(uses):
 
 def main():
     top = pathlib.Path(sys.argv[1]).resolve() / "src"
-    uses = uses_of(objects(top, pathlib.Path(sys.argv[2]).resolve()))
+    named = symbols(objects(top, pathlib.Path(sys.argv[2]).resolve()))
+    uses = uses_of(named)
     if "--list" in sys.argv:
         print_circles(uses)
         return 0
     failed = False
-    results = list(checks(Includes(top), uses))
+    results = list(checks(Includes(top), named, uses))
     print(f"1..{len(results)}")
     for number, (name, wrong) in enumerate(results, 1):
         print("ok" if not wrong else "not ok", number, "-", name)

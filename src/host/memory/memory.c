@@ -5,13 +5,13 @@
 #include <linux/futex.h>
 #include <signal.h>
 #include <sys/auxv.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/cancel.h"
+#include "host/memory/pages.h"
 #include "host/private.h"
 
 /* ---- null pages ---- */
@@ -22,11 +22,12 @@ static int make_null_pages_locked(size_t bytes)
 {
 	if (null_pages)
 		return 0;
-	void *pages = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	void *pages =
+		vb_map_pages(NULL, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (pages == MAP_FAILED)
 		return -ENOMEM;
 	if (mprotect((char *)pages + bytes / 2, bytes / 2, PROT_READ | PROT_WRITE)) {
-		munmap(pages, bytes);
+		vb_unmap_pages(pages, bytes);
 		return -ENOMEM;
 	}
 	null_pages = pages;
@@ -79,7 +80,7 @@ static bool can_be_modified(uintptr_t addr)
 static bool is_writable(uintptr_t addr)
 {
 	return can_be_modified(addr) ||
-	       madvise((void *)(addr & ~(vb_page_bytes() - 1)), 1, MADV_POPULATE_WRITE) == 0;
+	       vb_advise_pages((void *)(addr & ~(vb_page_bytes() - 1)), 1, MADV_POPULATE_WRITE) == 0;
 }
 
 static bool is_mapped(uintptr_t start, uintptr_t end)
@@ -122,7 +123,7 @@ int vb_mem_populate(const void *addr, size_t bytes, bool writable)
 	uintptr_t start = (uintptr_t)addr & ~(vb_page_bytes() - 1);
 	size_t length = (uintptr_t)addr + bytes - start;
 	int saved_errno = errno, err = 0;
-	if (madvise((void *)start, length, writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ))
+	if (vb_advise_pages((void *)start, length, writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ))
 		err = errno == EINVAL ? vb_mem_check(addr, bytes, writable) : -EFAULT;
 	errno = saved_errno;
 	return err;
@@ -132,7 +133,7 @@ int vb_mem_populate(const void *addr, size_t bytes, bool writable)
 
 int vb_file_map(int fd, uint64_t offset, size_t bytes, bool writable, void **addr)
 {
-	*addr = mmap(NULL, bytes, PROT_READ | (writable ? PROT_WRITE : 0), MAP_SHARED, fd, (off_t)offset);
+	*addr = vb_map_pages(NULL, bytes, PROT_READ | (writable ? PROT_WRITE : 0), MAP_SHARED, fd, offset);
 	return *addr == MAP_FAILED ? -errno : 0;
 }
 
@@ -160,7 +161,7 @@ uint64_t vb_data_limit(void) { return limit_of(RLIMIT_DATA); }
 
 void vb_unmap(void *addr, size_t bytes)
 {
-	munmap(addr, bytes);
+	vb_unmap_pages(addr, bytes);
 }
 
 /* ---- tokens ---- */

@@ -10,6 +10,7 @@
 #include "host/kernel.h"
 #include "host/memory/memory.h"
 #include "host/memory/movable.h"
+#include "host/memory/pages.h"
 #include "host/memory/trap.h"
 #include "host/memory/vma.h"
 #include "host/private.h"
@@ -60,11 +61,11 @@ static int read_all(int fd, char *to, size_t bytes, uint64_t offset)
 static void advise(void *at, size_t bytes, unsigned advice)
 {
 	if (advice & VB_VMA_HUGE)
-		syscall(SYS_madvise, at, bytes, MADV_HUGEPAGE);
+		vb_advise_pages(at, bytes, MADV_HUGEPAGE);
 	if (advice & VB_VMA_NO_HUGE)
-		syscall(SYS_madvise, at, bytes, MADV_NOHUGEPAGE);
+		vb_advise_pages(at, bytes, MADV_NOHUGEPAGE);
 	if (advice & VB_VMA_NO_DUMP)
-		syscall(SYS_madvise, at, bytes, MADV_DONTDUMP);
+		vb_advise_pages(at, bytes, MADV_DONTDUMP);
 }
 
 /* ---- in ---- */

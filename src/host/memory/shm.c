@@ -11,7 +11,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <linux/magic.h>
@@ -19,6 +18,7 @@
 
 #include "base/list.h"
 #include "host/memory/memory.h"
+#include "host/memory/pages.h"
 
 struct mapping {
 	struct vb_list all;
@@ -36,10 +36,10 @@ static int map_listed(int fd, size_t bytes, int prot, void **addr)
 	if (!m)
 		return -ENOMEM;
 	vb_host_lock();
-	void *p = mmap(NULL, bytes, prot, flags, fd, 0);
+	void *p = vb_map_pages(NULL, bytes, prot, flags, fd, 0);
 	int err = p == MAP_FAILED ? -errno : 0;
 	if (!err) {
-		madvise(p, bytes, MADV_DONTDUMP); /* sparse and huge: keep it out of core dumps */
+		vb_advise_pages(p, bytes, MADV_DONTDUMP); /* sparse and huge: keep it out of core dumps */
 		*m = (struct mapping){ .addr = p, .bytes = bytes };
 		vb_list_add_tail(&mappings, &m->all);
 	}
@@ -62,7 +62,7 @@ void vb_shm_unmap(const void *addr, size_t bytes)
 			break;
 		}
 	}
-	munmap((void *)addr, bytes);
+	vb_unmap_pages((void *)addr, bytes);
 	vb_host_unlock();
 }
 
@@ -74,7 +74,7 @@ static int new_memfd(const char *name)
 
 static bool map_over(const struct mapping *m, int prot, int kind, int fd)
 {
-	return mmap(m->addr, m->bytes, prot, kind | MAP_FIXED | MAP_NORESERVE, fd, 0) != MAP_FAILED;
+	return vb_map_pages(m->addr, m->bytes, prot, kind | MAP_FIXED | MAP_NORESERVE, fd, 0) != MAP_FAILED;
 }
 
 static bool map_memfd_over(const struct mapping *m)
@@ -180,10 +180,10 @@ int vb_shm_create_alone(size_t bytes, void **addr)
 
 bool vb_shm_has_room(size_t bytes)
 {
-	void *p = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	void *p = vb_map_pages(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (p == MAP_FAILED)
 		return false;
-	munmap(p, bytes);
+	vb_unmap_pages(p, bytes);
 	return true;
 }
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "host/kernel.h"
+#include "host/memory/pages.h"
 #include "host/memory/remap.h"
 #include "host/private.h"
 

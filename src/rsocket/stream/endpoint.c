@@ -3,9 +3,9 @@
 #include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
+#include "host/memory/pages.h"
 #include "rsocket/core/wake.h"
 #include "rsocket/stream/stream.h"
 
@@ -17,14 +17,14 @@ enum { BATCH = 16 };
 static void *map_pages(size_t *bytes)
 {
 	*bytes = vb_align_up(*bytes, (uint64_t)sysconf(_SC_PAGESIZE));
-	void *at = mmap(NULL, *bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *at = vb_map_pages(NULL, *bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	return at == MAP_FAILED ? NULL : at;
 }
 
 static void unmap_pages(void *at, size_t bytes)
 {
 	if (at)
-		munmap(at, bytes);
+		vb_unmap_pages(at, bytes);
 }
 
 static int map_memory(struct vb_rs_endpoint *e, const struct vb_rs_stream_config *c)
