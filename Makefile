@@ -103,8 +103,10 @@ install: all
 	@meson install -C $(BUILD) --no-rebuild
 
 # DESTDIR may have spaces in it.
-installed = bin/verbatim include/verbatim $(addprefix lib/,verbatim pkgconfig/verbatim-ibverbs.pc pkgconfig/verbatim-rdmacm.pc) \
-	$(addprefix share/,verbatim doc/verbatim bash-completion/completions/verbatim $(wildcard man/man[17]/verbatim*.[17]))
+installed = bin/verbatim include/verbatim lib/verbatim \
+	$(addprefix lib/pkgconfig/,verbatim-ibverbs.pc verbatim-rdmacm.pc) \
+	$(addprefix share/,verbatim doc/verbatim bash-completion/completions/verbatim) \
+	$(addprefix share/,$(wildcard man/man[17]/verbatim*.[17]))
 uninstall:
 	@for path in $(installed); do rm -rf "$(DESTDIR)$(PREFIX)/$$path" || exit 1; done
 

@@ -27,15 +27,7 @@ static void break_users(struct vb_timer *timer, uint64_t now_ns)
 	}
 }
 
-/* A capture that begins or ends meanwhile marks the queue, perhaps before this does. */
-static void follow_capture(struct vb_cq *cq)
-{
-	bool is_on;
-	do {
-		is_on = atomic_load(&vb_capture_flag);
-		vb_cq_mark(cq, VB_CQ_CAPTURED, is_on);
-	} while (is_on != atomic_load(&vb_capture_flag));
-}
+static void mark_captured(void *cq, bool is_captured) { vb_cq_mark(cq, VB_CQ_CAPTURED, is_captured); }
 
 int vb_cq_init(struct vb_cq *cq, struct vb_context *ctx, struct vb_channel *channel, struct vb_pd *pd,
 	       uint32_t cqe)
@@ -64,7 +56,7 @@ int vb_cq_init(struct vb_cq *cq, struct vb_context *ctx, struct vb_channel *chan
 	if (channel)
 		atomic_fetch_add(&channel->refs, 1);
 	vb_registry_add(VB_REGISTRY_CQS, &cq->registered);
-	follow_capture(cq); /* once a capture that begins now can find it */
+	vb_capture_follow(mark_captured, cq);
 	return 0;
 }
 

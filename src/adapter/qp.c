@@ -92,14 +92,9 @@ static int init_tags(struct vb_qp *qp, struct ibv_qp_cap *cap)
 	return vb_tag_receiver_init(qp);
 }
 
-/* A capture that begins or ends meanwhile marks the queue pair, perhaps before the store here. */
-static void follow_capture(struct vb_qp *qp)
+static void mark_captured(void *qp, bool is_captured)
 {
-	bool is_on;
-	do {
-		is_on = atomic_load(&vb_capture_flag);
-		atomic_store(&qp->is_captured, is_on);
-	} while (is_on != atomic_load(&vb_capture_flag));
+	atomic_store(&((struct vb_qp *)qp)->is_captured, is_captured);
 }
 
 int vb_qp_init(struct vb_qp *qp, struct vb_pd *pd, struct vb_qp_init_attr *init)
@@ -142,7 +137,7 @@ int vb_qp_init(struct vb_qp *qp, struct vb_pd *pd, struct vb_qp_init_attr *init)
 		free_queues(qp);
 		return err;
 	}
-	follow_capture(qp); /* once a capture that begins now can find it */
+	vb_capture_follow(mark_captured, qp);
 	vb_qp_count_begin(qp);
 	hold_users(qp, 1);
 	return 0;

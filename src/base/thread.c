@@ -16,10 +16,7 @@ struct start {
 	sem_t has_memory;
 };
 
-/*
- * The C library maps a heap for a thread that allocates for the first time. It maps too much, and unmaps the
- * rest.
- */
+/* The C library gives each thread a heap of its own at the thread's first allocation, by mmap and munmap. */
 static void take_heap(void)
 {
 	void *volatile memory = malloc(1);

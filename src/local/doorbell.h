@@ -85,8 +85,8 @@ bool vb_doorbell_is_pending(void);
 void vb_doorbell_poll_end(void);
 
 /*
- * This QP serves no requester any more, so polls do not look for requests: the peer must ring from its return
- * on, as for the next session. resp_lock is held.
+ * Ends the polling of a queue pair that serves no requester any more: polls would not see the next one begin.
+ * From the return on the peer must ring. resp_lock is held.
  */
 void vb_doorbell_poll_end_of(struct vb_local_qp *l);
 

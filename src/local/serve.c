@@ -75,7 +75,7 @@ static bool take_ring(struct vb_local_qp *l)
 	return true;
 }
 
-/* The QP is not polled while it serves nobody: polls would not look for the next session. */
+/* A QP that serves nobody is not polled: polls would not see the next requester begin. */
 void vb_serve_end(struct vb_local_qp *l)
 {
 	atomic_store(&l->resp.serving, false); /* first: nobody begins to poll it after that */

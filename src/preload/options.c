@@ -63,7 +63,7 @@ uint64_t vb_timeout_of(int fd, int name)
 	socklen_t len = sizeof(tv);
 
 	if (vb_real()->getsockopt(fd, SOL_SOCKET, name, &tv, &len) || (!tv.tv_sec && !tv.tv_usec) ||
-	    tv.tv_sec > VB_LONGEST_S)
+	    tv.tv_sec > VB_RS_LONGEST_S)
 		return VB_RS_NEVER;
 	return vb_ns_of_timeval(tv);
 }

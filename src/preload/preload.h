@@ -156,13 +156,10 @@ static inline bool vb_is_time(const struct timespec *t)
 	return !t || (t->tv_sec >= 0 && t->tv_nsec >= 0 && t->tv_nsec < (long)VB_NS_PER_S);
 }
 
-/* Times that are longer have no end; in nanoseconds they would not fit. */
-enum { VB_LONGEST_S = 1000000000 };
-
 /* VB_RS_NEVER: there is none, or it ends after decades. */
 static inline uint64_t vb_ns_of(const struct timespec *t)
 {
-	return !t || t->tv_sec > VB_LONGEST_S ? VB_RS_NEVER : vb_ns_of_timespec(*t);
+	return !t || t->tv_sec > VB_RS_LONGEST_S ? VB_RS_NEVER : vb_ns_of_timespec(*t);
 }
 
 /* When a time from now on ends, and how much of it is left. */

@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "rsocket/calls.h"
 
-enum { LARGEST_BUFFER = 1 << 29, MOST_ROUTES = 16, LONGEST_TIME_S = 1000000000 };
+enum { LARGEST_BUFFER = 1 << 29, MOST_ROUTES = 16 };
 
 /* What a value is. */
 enum kind {
@@ -185,7 +185,7 @@ static int set_time(struct vb_rs *s, const struct option *o, const void *val, so
 	memcpy(&tv, val, sizeof(tv));
 	if (tv.tv_sec < 0 || tv.tv_usec < 0 || tv.tv_usec >= 1000000)
 		return -EDOM;
-	bool is_endless = tv.tv_sec > LONGEST_TIME_S;
+	bool is_endless = tv.tv_sec > VB_RS_LONGEST_S;
 	*(uint64_t *)member(s, o) = is_endless ? 0 : vb_ns_of_timeval(tv);
 	return 0;
 }

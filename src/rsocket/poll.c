@@ -351,9 +351,7 @@ VB_EXPORT int rpoll(struct pollfd *fds, nfds_t nfds, int timeout)
 
 static uint64_t time_of(const struct timeval *timeout)
 {
-	enum { LONGEST_S = 1000000000 };
-
-	if (!timeout || timeout->tv_sec > LONGEST_S)
+	if (!timeout || timeout->tv_sec > VB_RS_LONGEST_S)
 		return VB_RS_NEVER;
 	return vb_ns_of_timeval(*timeout);
 }

@@ -12,6 +12,8 @@
 #include <sys/epoll.h>
 
 #define VB_RS_NEVER UINT64_MAX
+/* Longer times have no end: in nanoseconds they might not fit. */
+enum { VB_RS_LONGEST_S = 1000000000 };
 
 /* rpoll and repoll_wait with a time in ns (VB_RS_NEVER: no end), and a mask (as ppoll(2) has it) or NULL. */
 int vb_rpoll(struct pollfd *fds, nfds_t nfds, uint64_t timeout_ns, const sigset_t *mask);

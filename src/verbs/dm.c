@@ -249,8 +249,8 @@ VB_EXPORT void ibv_unimport_dm(struct ibv_dm *pub)
 {
 	unsigned users = atomic_load(&of(pub)->regions);
 	if (users)
-		vb_explain("ibv_unimport_dm", "%u memory regions that were made with the handle still exist: it stays",
-			   users);
+		vb_explain("ibv_unimport_dm",
+			   "%u memory regions that were made with the handle still exist: it stays", users);
 	else
 		destroy(of(pub));
 }

@@ -131,8 +131,8 @@ VB_EXPORT void ibv_unimport_pd(struct ibv_pd *pub)
 	struct vb_verbs_pd *pd = vb_container_of(pub, struct vb_verbs_pd, pub);
 	unsigned users = atomic_load(&pd->pd.refs);
 	if (users && !vb_is_inherited(pub->context)) {
-		vb_explain("ibv_unimport_pd", "%u objects that were made with the handle still exist: it stays",
-			   users);
+		vb_explain("ibv_unimport_pd",
+			   "%u objects that were made with the handle still exist: it stays", users);
 		return;
 	}
 	vb_verbs_context_release(pub->context);

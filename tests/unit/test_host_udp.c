@@ -986,7 +986,10 @@ static void receive_ipv6_late(int sock)
 	hear(sock);
 }
 
-/* A socket that comes while the other IP version waits for a stopped process; nobody reports mistakes. */
+/*
+ * The IPv6 socket opens while the IPv4 round still waits for a stopped process. No receiver reports packets
+ * that are not its own.
+ */
 static void late_world(int sock)
 {
 	struct child children[2];

@@ -357,7 +357,7 @@ static unsigned pass_deadlines(unsigned most)
 	return sent;
 }
 
-/* A late RNR NAK for a request that fails already does not stop the timers of those before it. */
+/* A late RNR NAK for a failing request leaves the timers of earlier requests running. */
 static void rnr__late_for_a_request_that_fails(void **state)
 {
 	post(VB_REQ_READ, 1);

@@ -99,8 +99,8 @@ static bool read_typed(struct client *c)
 }
 
 /*
- * As much as the terminal takes: a program that waits until its output is read takes nothing. False if it
- * never takes more.
+ * Writes as much as the terminal takes, which is nothing while the program waits for its output to be read.
+ * False: the terminal will never take more.
  */
 static bool pass_typed_on(struct client *c)
 {

@@ -21,6 +21,19 @@ static inline bool vb_capture_is_on(void)
 	return vb_unlikely(atomic_load_explicit(&vb_capture_flag, memory_order_relaxed));
 }
 
+/*
+ * Tells an object that is being made whether there is a capture. The caller has made it one of those that a
+ * capture marks when it begins or ends: if that happens at the same time, both marks are the same in the end.
+ */
+static inline void vb_capture_follow(void (*mark)(void *object, bool is_captured), void *object)
+{
+	bool is_on;
+	do {
+		is_on = atomic_load(&vb_capture_flag);
+		mark(object, is_on);
+	} while (is_on != atomic_load(&vb_capture_flag));
+}
+
 /* What is known of a packet beside its bytes. */
 struct vb_capture_note {
 	const struct vb_inbox_addr *addr;

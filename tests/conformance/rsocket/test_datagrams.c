@@ -122,7 +122,10 @@ static void receive__a_strangers_first_at_once(void **state)
 	assert_ok(rclose(stranger.fd));
 }
 
-/* By a socket that always finds something at its queue pair. These rounds take longer than it may wait. */
+/*
+ * The socket finds a datagram at its queue pair in each round, and still hears the stranger. The rounds last
+ * longer than a stranger has to wait.
+ */
 static void receive__a_strangers_first_among_many(void **state)
 {
 	enum { AHEAD = 32, BEFORE = 100, ROUNDS = 10000 };

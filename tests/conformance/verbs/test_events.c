@@ -338,14 +338,11 @@ static void async__unread_event_goes_with_its_object(void **state)
 static void async__srq_limit(void **state)
 {
 	struct world *w = *state;
-	struct ibv_srq_init_attr init = { .attr = { .max_wr = 8, .max_sge = 1 } };
-	struct ibv_srq *srq = ibv_create_srq(w->pd, &init);
+	struct ibv_srq *srq = make_srq(w);
 	struct wire x = connected(w, srq);
-	struct ibv_sge sge = sge_at(w, 0, 64);
-	struct ibv_recv_wr wr = { .sg_list = &sge, .num_sge = 1 }, *bad;
 	struct ibv_srq_attr limit = { .srq_limit = 2 };
 	for (int i = 0; i < 3; i++)
-		assert_errno(0, ibv_post_srq_recv(srq, &wr, &bad));
+		assert_errno(0, post_srq(w, srq, 0));
 	assert_errno(0, ibv_modify_srq(srq, &limit, IBV_SRQ_LIMIT));
 	assert_errno(0, post_send(w, x.a, 0, 0));
 	drain(w->cq, 2);
@@ -367,8 +364,7 @@ static void async__srq_limit(void **state)
 static void async__last_wqe_of_a_qp_with_srq(void **state)
 {
 	struct world *w = *state;
-	struct ibv_srq_init_attr init = { .attr = { .max_wr = 8, .max_sge = 1 } };
-	struct ibv_srq *srq = ibv_create_srq(w->pd, &init);
+	struct ibv_srq *srq = make_srq(w);
 	struct wire x = connected(w, srq);
 	assert_errno(0, set_state(x.a, IBV_QPS_ERR));
 	struct ibv_async_event event = next_async(w, IBV_EVENT_QP_LAST_WQE_REACHED);

@@ -329,18 +329,14 @@ static void rnr__needs_no_poll(void **state)
 static void rnr__of_shared_queues(void **state)
 {
 	struct world *w = *state;
-	struct ibv_srq_init_attr init = { .attr = { .max_wr = 8, .max_sge = 1 } };
-	struct ibv_srq *srq = ibv_create_srq(w->pd, &init);
+	struct ibv_srq *srq = make_srq(w);
 	struct wire x = connected(w, srq);
-	struct ibv_sge sge = sge_at(w, 0, 64);
 	for (uint64_t i = 0; i < 2; i++) {
-		struct ibv_recv_wr wr = { .wr_id = i, .sg_list = &sge, .num_sge = 1 }, *bad;
-		assert_errno(0, ibv_post_srq_recv(srq, &wr, &bad));
+		assert_errno(0, post_srq(w, srq, i));
 		assert_errno(0, post_send(w, x.a, i, 0));
 	}
 	drain(w->cq, 4);
-	struct ibv_recv_wr wr = { .sg_list = &sge, .num_sge = 1 }, *bad;
-	assert_errno(0, ibv_post_srq_recv(srq, &wr, &bad)); /* kept, and dropped with the queue */
+	assert_errno(0, post_srq(w, srq, 0)); /* kept, and dropped with the queue */
 	disconnected(&x);
 	assert_errno(0, ibv_destroy_srq(srq));
 }
@@ -349,12 +345,9 @@ static void rnr__of_shared_queues(void **state)
 static void rnr__outlives_a_refused_end(void **state)
 {
 	struct world *w = *state;
-	struct ibv_srq_init_attr init = { .attr = { .max_wr = 8, .max_sge = 1 } };
-	struct ibv_srq *srq = ibv_create_srq(w->pd, &init);
+	struct ibv_srq *srq = make_srq(w);
 	struct wire x = connected(w, srq);
-	struct ibv_sge sge = sge_at(w, 0, 64);
-	struct ibv_recv_wr wr = { .sg_list = &sge, .num_sge = 1 }, *bad;
-	assert_errno(0, ibv_post_srq_recv(srq, &wr, &bad));
+	assert_errno(0, post_srq(w, srq, 0));
 	assert_errno(EBUSY, ibv_destroy_srq(srq));
 	assert_errno(0, post_send(w, x.a, 1, 0));
 	for (int i = 0; i < 2; i++)

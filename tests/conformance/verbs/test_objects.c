@@ -280,8 +280,7 @@ static void srq__grants_and_refusals(void **state)
 static void srq__modify(void **state)
 {
 	struct world *w = *state;
-	struct ibv_srq_init_attr init = { .attr = { .max_wr = 8, .max_sge = 1 } };
-	struct ibv_srq *srq = ibv_create_srq(w->pd, &init);
+	struct ibv_srq *srq = make_srq(w);
 	struct ibv_sge sge = sge_at(w, 0, 8);
 	struct ibv_recv_wr wr = { .sg_list = &sge, .num_sge = 1 }, *bad;
 	struct ibv_srq_attr attr = { .max_wr = 16, .srq_limit = 0 }, got;
@@ -305,8 +304,7 @@ static void srq__modify(void **state)
 static void srq__busy_while_used(void **state)
 {
 	struct world *w = *state;
-	struct ibv_srq_init_attr init = { .attr = { .max_wr = 8, .max_sge = 1 } };
-	struct ibv_srq *srq = ibv_create_srq(w->pd, &init);
+	struct ibv_srq *srq = make_srq(w);
 	struct ibv_qp *qp = make_qp(w, srq);
 	assert_ptr_equal(qp->srq, srq);
 	assert_errno(EBUSY, ibv_destroy_srq(srq));

@@ -246,6 +246,15 @@ static UNUSED void disconnected(struct wire *x)
 	assert_errno(0, ibv_destroy_qp(x->b));
 }
 
+/* A shared receive queue of DEPTH receives. */
+static UNUSED struct ibv_srq *make_srq(struct world *w)
+{
+	struct ibv_srq_init_attr init = { .attr = { .max_wr = DEPTH, .max_sge = 1 } };
+	struct ibv_srq *srq = ibv_create_srq(w->pd, &init);
+	assert_non_null(srq);
+	return srq;
+}
+
 /* ---- work ---- */
 
 static UNUSED struct ibv_sge sge_at(struct world *w, size_t at, uint32_t length)
@@ -258,6 +267,13 @@ static UNUSED int post_recv(struct world *w, struct ibv_qp *qp, uint64_t wr_id)
 	struct ibv_sge sge = sge_at(w, 0, 64);
 	struct ibv_recv_wr wr = { .wr_id = wr_id, .sg_list = &sge, .num_sge = 1 }, *bad;
 	return ibv_post_recv(qp, &wr, &bad);
+}
+
+static UNUSED int post_srq(struct world *w, struct ibv_srq *srq, uint64_t wr_id)
+{
+	struct ibv_sge sge = sge_at(w, 0, 64);
+	struct ibv_recv_wr wr = { .wr_id = wr_id, .sg_list = &sge, .num_sge = 1 }, *bad;
+	return ibv_post_srq_recv(srq, &wr, &bad);
 }
 
 static UNUSED int post_send(struct world *w, struct ibv_qp *qp, uint64_t wr_id, unsigned flags)
