@@ -110,8 +110,8 @@ static void open_block(struct vb_local_qp *l)
 }
 
 /*
- * The session is over: the next epoch begins. What this one showed may become something else after that
- * (has_session in requester.c).
+ * The epoch is over: the next one begins. What this one showed may become something else after that
+ * (in_bound_epoch in requester.c).
  */
 static void close_block(struct vb_local_qp *l)
 {
@@ -120,7 +120,8 @@ static void close_block(struct vb_local_qp *l)
 	atomic_store(&m->last_ack, atomic_load(&m->ack));
 	atomic_store(&m->mode, vb_next_epoch(l->epoch) << 8);
 	atomic_store(&m->ack, 0);
-	atomic_thread_fence(memory_order_release); /* before anybody writes there: pairs with has_session */
+	/* before anybody writes there: pairs with in_bound_epoch */
+	atomic_thread_fence(memory_order_release);
 }
 
 static void join(struct vb_local_qp *l)

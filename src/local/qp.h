@@ -95,7 +95,7 @@ struct vb_local_qp {
 	struct {
 		_Atomic(const uint8_t *) ring;      /* NULL: no requester was taken up yet */
 		_Atomic(uint32_t) next;             /* the peer's ring position to execute */
-		_Atomic(uint32_t) their_epoch;      /* of the session that was taken up last; 0: none was */
+		_Atomic(uint32_t) their_epoch;      /* the one that was taken up last; 0: none was */
 		uint16_t ring_mask, slot_bytes;
 		/* the peer's requester of their_epoch is bound to us, and was not refused */
 		atomic_bool serving;

@@ -13,7 +13,7 @@ static inline const struct vb_shm_qp *vb_theirs_of(const struct vb_local_qp *l)
 	return atomic_load_explicit(&l->theirs, memory_order_acquire);
 }
 
-/* Does it respond to us, in the session that we are bound to? Binds at first sight. */
+/* Does it respond to us, in the epoch that we are bound to? Binds at first sight. */
 static inline bool vb_peer_responds(struct vb_local_qp *l)
 {
 	uint32_t mode = atomic_load_explicit(&vb_theirs_of(l)->mode, memory_order_acquire);

@@ -39,8 +39,8 @@ bool vb_local_find_theirs(struct vb_local_qp *l)
 }
 
 /*
- * The peer's queue pair has taken messages of another session of this one, and expects those that follow
- * them, until it begins a session itself.
+ * The peer's queue pair has taken messages of another epoch of this one, and expects those that follow them,
+ * until its own next epoch begins.
  */
 static bool expects_another(const struct vb_local_qp *l)
 {
@@ -560,11 +560,11 @@ void vb_requester_send(struct vb_local_qp *l)
 /* ---- acks ---- */
 
 /*
- * Is the responder still in the session that this requester is bound to? Then the results that have been read
- * before this call are that session's. After its end their memory is used for something else, and the request
+ * Is the responder still in the epoch that this requester is bound to? Then the results that have been read
+ * before this call are that epoch's. After its end their memory is used for something else, and the request
  * gets no answer.
  */
-static bool has_session(const struct vb_local_qp *l)
+static bool in_bound_epoch(const struct vb_local_qp *l)
 {
 	atomic_thread_fence(memory_order_acquire); /* pairs with close_block in local.c */
 	return vb_mode_epoch(atomic_load_explicit(&vb_theirs_of(l)->mode, memory_order_relaxed)) ==
@@ -576,7 +576,7 @@ static bool take_atomic(struct vb_local_qp *l, struct vb_sqe *sqe)
 {
 	uint64_t found = atomic_load_explicit(&vb_theirs_of(l)->atomics[l->atomics_taken % VB_SHM_ATOMICS],
 					      memory_order_relaxed);
-	if (!has_session(l))
+	if (!in_bound_epoch(l))
 		return false;
 	l->atomics_taken++;
 	l->atomics_out--;
@@ -605,7 +605,7 @@ static bool take_response(struct vb_local_qp *l, struct vb_sqe *sqe)
 	vb_busy_begin(l, VB_STREAM_REQUEST);
 	int err = available == UINT64_MAX ? -EPROTO : take_piece(l, sqe, n);
 	vb_busy_end(l, VB_STREAM_REQUEST);
-	if (err == -EACCES || !has_session(l))
+	if (err == -EACCES || !in_bound_epoch(l))
 		return false;
 	if (err == -EFAULT)
 		return fail_unmapped(l, sqe), false;
@@ -658,10 +658,10 @@ static bool fail_by_nak(struct vb_local_qp *l, enum ibv_wc_status status)
 }
 
 /*
- * The ack of the session that we are bound to. The responder may have ended it, and begun the next, since we
- * last looked.
+ * The ack of the epoch that we are bound to. That epoch may have ended, and the next one begun, since we last
+ * looked.
  */
-static uint64_t ack_of_session(struct vb_local_qp *l)
+static uint64_t ack_of_epoch(struct vb_local_qp *l)
 {
 	const struct vb_shm_qp *t = vb_theirs_of(l);
 	uint64_t ack = atomic_load_explicit(&t->ack, memory_order_acquire);
@@ -685,7 +685,7 @@ static bool is_possible(const struct vb_local_qp *l, uint32_t done)
  */
 static bool read_ack(struct vb_local_qp *l, uint32_t *done, uint8_t *status)
 {
-	uint64_t ack = ack_of_session(l);
+	uint64_t ack = ack_of_epoch(l);
 	*done = acked(l);
 	*status = 0;
 	if (!l->req.bound || vb_shm_ack_epoch(ack) != l->epoch)

@@ -57,7 +57,7 @@ static bool is_sane(const struct vb_local_qp *l, const struct vb_slot_copy *r)
 	       (l->peer->copy != VB_COPY_LINK || !r->length);
 }
 
-/* Acks for our requester, if both are of one session. */
+/* Acks for our requester, if both are of one epoch. */
 static void note_piggybacked_ack(struct vb_local_qp *l, unsigned flags, uint32_t executed)
 {
 	uint32_t epoch = atomic_load_explicit(&l->resp.their_epoch, memory_order_relaxed);

@@ -38,9 +38,9 @@ enum step vb_serve_refuse_invalidation(struct failure *f, const char *why)
 	return STEP_FAIL;
 }
 
-/* ---- sessions ---- */
+/* ---- epochs of the requester ---- */
 
-/* Has a message of the requester's last session begun? The PSNs of its next one begin anew. */
+/* Has a message of the requester's last epoch begun? The PSNs of its next one begin anew. */
 static bool has_begun(const struct vb_local_qp *l)
 {
 	return atomic_load(&l->resp.next) || l->cur.done || l->execution.have_rwqe;
@@ -53,7 +53,7 @@ static bool is_connected_to_us(const struct vb_local_qp *l, uint32_t mode)
 }
 
 /*
- * Another session's ring lies elsewhere, but is as large: looks without a lock may be at the last one's, and
+ * Another epoch's ring lies elsewhere, but is as large: looks without a lock may be at the last one's, and
  * are hints.
  */
 static bool take_ring(struct vb_local_qp *l)
@@ -82,8 +82,8 @@ void vb_serve_end(struct vb_local_qp *l)
 	vb_doorbell_poll_end_of(l);
 }
 
-/* The last session ended in the middle of a message. */
-static void refuse_session(struct vb_local_qp *l, uint32_t epoch)
+/* The last epoch ended in the middle of a message. */
+static void refuse_epoch(struct vb_local_qp *l, uint32_t epoch)
 {
 	vb_serve_end(l);
 	l->resp.their_epoch = epoch;
@@ -104,12 +104,12 @@ static __attribute__((noinline)) bool take_up(struct vb_local_qp *l, uint32_t mo
 	if (epoch == l->resp.their_epoch || !is_connected_to_us(l, mode))
 		return false;
 	if (has_begun(l)) {
-		refuse_session(l, epoch);
+		refuse_epoch(l, epoch);
 		return false;
 	}
 	if (!take_ring(l))
 		return false;
-	/* what has waited for a receive has gone with its session */
+	/* what has waited for a receive has gone with its epoch */
 	atomic_store_explicit(&l->resp.active, false, memory_order_relaxed);
 	vb_serve_have_receive(l);
 	l->resp.their_epoch = epoch;
@@ -127,11 +127,11 @@ bool vb_serve_may(struct vb_local_qp *l)
 	bool is_serving = atomic_load_explicit(&l->resp.serving, memory_order_relaxed);
 	if (vb_likely(is_serving && requests) && vb_likely(vb_mode_epoch(mode) == l->resp.their_epoch))
 		return true;
-	/* A session that has ended does not come back: polls find nothing in its ring any more. */
+	/* An epoch that has ended does not come back: polls find nothing in its ring any more. */
 	if (is_serving)
 		vb_serve_end(l);
 	bool is_new = requests && take_up(l, mode);
-	/* the caller may have looked at the last session's ring */
+	/* the caller may have looked at the last epoch's ring */
 	if (is_new && is_serving)
 		vb_progress_schedule(l->qp);
 	return is_new && !is_serving;

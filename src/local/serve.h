@@ -46,7 +46,7 @@ bool vb_serve_may(struct vb_local_qp *l);
 /* The requester that was served is not served again. resp_lock is held. */
 void vb_serve_end(struct vb_local_qp *l);
 
-/* Is the session that is served still the requester's? */
+/* Is the epoch that is served still the requester's? */
 static inline bool vb_serve_goes_on(const struct vb_local_qp *l)
 {
 	uint32_t mode = atomic_load_explicit(&vb_theirs_of(l)->mode, memory_order_acquire);

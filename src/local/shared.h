@@ -20,12 +20,12 @@
  * A bell (struct vb_shm_bells) tells a process which of its QPs to look at, and nothing else. After a lost
  * one the process looks at all; a false one costs a look.
  *
- * Sessions: a QP that leaves RESET gets a new epoch. A requester sends once it sees that the QP at the other
+ * Epochs: a QP that leaves RESET begins a new epoch. A requester sends once it sees that the QP at the other
  * end responds to it (VB_SHM_RESPONDS; service, dest_qpn and PSNs agree), and names that one's epoch in
  * bound_epoch; a responder serves a requester that is bound to its own epoch, and acks carry the requester's.
- * It takes up another session of that requester only if no message of the last one has begun; else the
+ * It takes up another epoch of that requester only if no message of the last one has begun; else the
  * requester binds to no epoch before the next. So nothing of an earlier connection can be taken for one of
- * this. A session is over when its QP leaves the path: the epoch ends first, then its ring, streams and
+ * this. An epoch is over when its QP leaves the path: its number changes first, then its ring, streams and
  * results of atomics become something else. A reader without a busy section looks at the epoch afterwards.
  *
  * Busy: whoever uses the other process's memory or slots for a QP makes its own block's busy odd before it
@@ -75,7 +75,7 @@ struct vb_shm_qp {
 	_Atomic(uint8_t) polled;
 	/* As responder. */
 	VB_ALIGNED_LINE _Atomic(uint64_t) ack;
-	/* what it was when the session before this one ended: its requester may not have seen it yet */
+	/* what it was when the last epoch ended: its requester may not have seen it yet */
 	_Atomic(uint64_t) last_ack;
 	/* Odd while this side uses the other's memory, as requester and as responder. */
 	VB_ALIGNED_LINE _Atomic(uint32_t) busy[2];
@@ -128,7 +128,7 @@ enum {
 	VB_SHM_INLINE = 1,
 	VB_SHM_STAGED = 4,
 	VB_SHM_SOLICITED = 2,
-	VB_SHM_ACKS = 8, /* executed is valid: an ack of the session that the slot belongs to */
+	VB_SHM_ACKS = 8, /* executed is valid: an ack of the epoch that the slot belongs to */
 };
 
 /* head: tag (low 32 bits) | opcode << 32 | flags << 40 | entries in sge << 48; tag: position + 1. */

@@ -38,7 +38,7 @@ __attribute__((no_sanitize("thread"))) static inline bool vb_slot_has_come(const
 /* ---- sending: sq.lock is held ---- */
 
 /*
- * The ack for the peer's requester, if its session is the one that this requester is bound to: as flags of
+ * The ack for the peer's requester, if its epoch is the one that this requester is bound to: as flags of
  * the slot.
  */
 static inline int vb_slot_piggyback_ack(struct vb_local_qp *l, struct vb_shm_slot *slot)
@@ -77,7 +77,7 @@ static inline void vb_slot_post(struct vb_local_qp *l, struct vb_shm_slot *slot,
 
 /*
  * As vb_responder_has_news, without a request that waits for what will ring: a receive, the byte stream, the
- * beginning of a session.
+ * beginning of an epoch.
  */
 static inline bool vb_responder_is_called(const struct vb_local_qp *l)
 {

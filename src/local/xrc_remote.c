@@ -56,7 +56,7 @@ static uint64_t piece(struct vb_local_qp *l)
 
 typedef enum step carrier(struct vb_local_qp *l, const struct vb_ranges *ours, struct failure *f);
 
-/* Between the peer and the buffer. STEP_IDLE: the peer's session is over. */
+/* Between the peer and the buffer. STEP_IDLE: the peer's epoch is over. */
 static enum step carry(struct vb_local_qp *l, uint64_t n, carrier *way, struct failure *f)
 {
 	struct vb_ranges ours;

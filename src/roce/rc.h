@@ -103,7 +103,7 @@ static inline void vb_rc_note_owed_ack(struct vb_rc_connection *c)
  * pair ends. Releases resp_lock.
  */
 void vb_rc_respond_and_unlock(struct vb_rc_connection *c);
-/* The session ends. Both locks are held all the time. */
+/* The queue pair leaves RTR and RTS. Both locks are held all the time. */
 void vb_rc_repeat_last_ack(struct vb_rc_connection *c);
 /*
  * The receive that is taken, if one is: what it failed with counts, though the queue pair may be stopped

@@ -3,8 +3,8 @@
  * The responder of a reliable connection over the wire. resp_lock is held where nothing else is said.
  *
  * A responder that has refused a request repeats its NAK while the QP is in the error state: the first one
- * may be lost. A responder whose session ends without an error repeats its last ACK at once: it will not be
- * there when the peer asks.
+ * may be lost. A responder that leaves RTR and RTS without an error repeats its last ACK at once: it will not
+ * be there when the peer asks.
  */
 #include "adapter/execution/refusal.h"
 #include "base/log.h"
@@ -12,7 +12,7 @@
 #include "roce/rc.h"
 #include "wire/syndrome.h"
 
-/* Repetitions: where one packet in five is lost, one session in ten million ends badly. */
+/* Repetitions: where one packet in five is lost, one connection in ten million ends badly. */
 enum { LAST_ACKS = 9 };
 
 static struct vb_burst *begin_answers(struct vb_rc_connection *c)
@@ -74,8 +74,8 @@ void vb_rc_end_receive(struct vb_rc_connection *c)
 }
 
 /*
- * The responder has ended the session: says so. A receive that was at fault ends when the queue pair stops,
- * in the error state. The event if that receive does not tell it, or -1.
+ * The responder has refused a request for good: says so. A receive that was at fault ends when the queue
+ * pair stops, in the error state. The event if that receive does not tell it, or -1.
  */
 static int note_refusal(struct vb_rc_connection *c)
 {

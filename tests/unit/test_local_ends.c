@@ -340,7 +340,7 @@ static void stream__without_memory_fails_the_request(void **state)
 	assert_int_equal(completion.status, IBV_WC_LOC_QP_OP_ERR);
 }
 
-/* ---- sessions ---- */
+/* ---- epochs ---- */
 
 #define RING  (VB_ARENA_HEAP + 0x4000)
 #define STAGE (VB_ARENA_HEAP + 0x5000)
@@ -348,7 +348,7 @@ static void stream__without_memory_fails_the_request(void **state)
 enum { RING_MASK = 3, SLOT_BYTES = 128, SHORT = 8, FOR_EVER = 7, PASSES = 4 };
 
 /* The peer's queue pair sends to this one, too, from here on. */
-static void begin_session(uint32_t epoch, uint8_t rnr_retry)
+static void begin_epoch(uint32_t epoch, uint8_t rnr_retry)
 {
 	struct vb_shm_qp *b = block(0);
 	memset(fake_arena + RING, 0, (RING_MASK + 1) * SLOT_BYTES);
@@ -405,15 +405,15 @@ static void expect_nothing(void)
 }
 
 /* Nothing was received when the requester gave up, or went away before. */
-static void session__after_one_of_which_nothing_was_taken(void **state)
+static void epoch__after_one_of_which_nothing_was_taken(void **state)
 {
 	static const uint8_t retries[] = { 0, FOR_EVER };
 	for (unsigned i = 0; i < 2; i++) {
 		connect_all(1);
-		begin_session(1, retries[i]);
+		begin_epoch(1, retries[i]);
 		hear(0);
 		assert_int_equal(answer(), retries[i] ? 0 : vb_shm_ack(0, 1, IBV_WC_RNR_RETRY_EXC_ERR));
-		begin_session(2, FOR_EVER);
+		begin_epoch(2, FOR_EVER);
 		hear(0);
 		receive();
 		look();
@@ -423,10 +423,10 @@ static void session__after_one_of_which_nothing_was_taken(void **state)
 	}
 }
 
-static void session__that_was_refused_stays_so(void **state)
+static void epoch__that_was_refused_stays_so(void **state)
 {
 	connect_all(1);
-	begin_session(1, 0);
+	begin_epoch(1, 0);
 	hear(0);
 	receive();
 	look();
@@ -435,23 +435,23 @@ static void session__that_was_refused_stays_so(void **state)
 }
 
 /* A half of it has come. */
-static void session__in_the_middle_of_a_message(void **state)
+static void epoch__in_the_middle_of_a_message(void **state)
 {
 	link_by_streams();
 	connect_all(1);
-	begin_session(1, FOR_EVER);
+	begin_epoch(1, FOR_EVER);
 	receive();
 	block(0)->put[VB_STREAM_REQUEST] = SHORT / 2;
 	publish(0, VB_SHM_STAGED);
 	look();
-	begin_session(2, FOR_EVER);
+	begin_epoch(2, FOR_EVER);
 	hear(0);
 	assert_int_equal(answer(), vb_shm_ack(0, 2, IBV_WC_REM_OP_ERR));
 	expect_nothing();
 }
 
-/* This side has gone through RESET alone, and the peer has taken a message of the session before. */
-static void session__that_the_peer_does_not_expect(void **state)
+/* This side has gone through RESET alone, and the peer has taken a message of the epoch before. */
+static void epoch__that_the_peer_does_not_expect(void **state)
 {
 	struct vb_cqe completion;
 	connect_all(1);
@@ -466,7 +466,7 @@ static void session__that_the_peer_does_not_expect(void **state)
 static void ring_behind_one_that_does_not_come(void)
 {
 	connect_all(1);
-	begin_session(1, FOR_EVER);
+	begin_epoch(1, FOR_EVER);
 	receive();
 	look();
 	publish(0, VB_SHM_INLINE);
@@ -510,7 +510,7 @@ static void poll_in_vain(void)
 static void poll__of_a_queue_pair_whose_requester_was_refused(void **state)
 {
 	connect_all(1);
-	begin_session(1, 0);
+	begin_epoch(1, 0);
 	receive();
 	hear(0);
 	expect_message();
@@ -522,7 +522,7 @@ static void poll__of_a_queue_pair_that_has_failed(void **state)
 {
 	struct vb_cqe completion;
 	connect_all(1);
-	begin_session(1, FOR_EVER);
+	begin_epoch(1, FOR_EVER);
 	receive();
 	hear(0);
 	expect_message();
@@ -578,7 +578,7 @@ static void poll__of_a_queue_pair_whose_peer_has_failed(void **state)
 {
 	for (unsigned waits = 0; waits < 2; waits++) {
 		connect_all(1);
-		begin_session(1, FOR_EVER);
+		begin_epoch(1, FOR_EVER);
 		receive();
 		hear(0);
 		expect_message();
@@ -610,11 +610,11 @@ static void poll_until_answered(uint64_t expected)
 	assert_int_equal(answer(), expected);
 }
 
-/* It serves nobody by then, and polls do not look for a further session: the peer rings for that. */
+/* It serves nobody by then, and polls do not look for a further epoch: the peer rings for that. */
 static void poll__ends_with_the_requester(void **state)
 {
 	connect_all(1);
-	begin_session(1, 0);
+	begin_epoch(1, 0);
 	look();
 	begin_polling();
 	publish(0, VB_SHM_INLINE);
@@ -635,10 +635,10 @@ static void learn_all(void)
 }
 
 /* The peer's queue pair stops between the look at it and at the generations. */
-static void translation__of_a_session_that_has_just_ended(void **state)
+static void translation__of_an_epoch_that_has_just_ended(void **state)
 {
 	connect_all(1);
-	begin_session(1, FOR_EVER);
+	begin_epoch(1, FOR_EVER);
 	look();
 	assert_true(vb_peer_responds(local(0)));
 	learn_all();
@@ -669,8 +669,8 @@ static void capture__in_the_middle_of_messages(void **state)
 	atomic_store(&l->resp.next, 0);
 }
 
-/* What a capture of the session before has told of a position means nothing for the next. */
-static void capture__of_the_session_before(void **state)
+/* What a capture of the last epoch has told of a position means nothing for the next. */
+static void capture__of_the_last_epoch(void **state)
 {
 	connect_all(1);
 	atomic_store(&local(0)->mine->captured, vb_shm_captured(0, 1234));
@@ -740,10 +740,10 @@ int main(void)
 		TEST(segment__that_nobody_asked_for),
 		TEST(segment__beyond_a_share_of_the_addresses),
 		TEST(stream__goes_on_after_any_number_of_short_messages),
-		TEST(session__after_one_of_which_nothing_was_taken),
-		TEST(session__that_was_refused_stays_so),
-		TEST(session__in_the_middle_of_a_message),
-		TEST(session__that_the_peer_does_not_expect),
+		TEST(epoch__after_one_of_which_nothing_was_taken),
+		TEST(epoch__that_was_refused_stays_so),
+		TEST(epoch__in_the_middle_of_a_message),
+		TEST(epoch__that_the_peer_does_not_expect),
 		TEST(bell__behind_one_that_does_not_come),
 		TEST(bell__behind_one_that_does_not_come_while_polled),
 		TEST(poll__of_a_queue_pair_whose_requester_was_refused),
@@ -752,9 +752,9 @@ int main(void)
 		TEST(poll__of_a_queue_pair_that_drains),
 		TEST(poll__of_a_queue_pair_whose_peer_has_failed),
 		TEST(poll__ends_with_the_requester),
-		TEST(translation__of_a_session_that_has_just_ended),
+		TEST(translation__of_an_epoch_that_has_just_ended),
 		TEST(capture__in_the_middle_of_messages),
-		TEST(capture__of_the_session_before),
+		TEST(capture__of_the_last_epoch),
 		TEST(silence__lasts_while_there_is_no_timeout),
 		TEST(stream__without_memory_fails_the_request),
 	};
