@@ -343,12 +343,12 @@ struct vb_rwqe {
 };
 
 /*
- * A slot is free again when the completion of a receive is polled: tail - polled is at most max_wr. A receive
- * reads one cache line of this.
+ * An entry is free again when the completion of a receive is polled: tail - polled is at most max_wr. A
+ * receive reads one cache line of this.
  */
 struct vb_rq {
 	struct vb_lock lock;
-	uint8_t *slots;
+	uint8_t *entries;
 	uint32_t stride, mask, max_wr, max_sge;
 	atomic_uint tail;     /* posted, free-running; written under lock */
 	/* taken; written under lock, of a QP's own queue by its responder alone (resp_lock) */
@@ -484,7 +484,7 @@ struct vb_datagram_to {
 /* A send uses two cache lines of this. */
 struct vb_sq {
 	struct vb_lock lock;
-	uint8_t *slots;
+	uint8_t *entries;
 	uint16_t stride, mask, max_wr, max_inline;
 	uint8_t max_sge;
 	bool begun;             /* a part of the entry at `sent` has gone: in SQD the rest goes, too */

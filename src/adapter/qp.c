@@ -56,7 +56,7 @@ static int init_sq(struct vb_sq *sq, struct vb_pd *pd, const struct vb_qp_init_a
 	uint32_t to = init->type == IBV_QPT_UD ? sizeof(struct vb_datagram_to) : sq->header_room;
 	sq->stride = vb_align_up(vb_align_up(sizeof(struct vb_sqe) + tail, 8) + to, VB_CACHE_LINE);
 	int err = vb_queue_memory_take(&sq->memory, pd, entries ? (size_t)(sq->mask + 1) * sq->stride : 0);
-	sq->slots = sq->memory.at;
+	sq->entries = sq->memory.at;
 	return err;
 }
 

@@ -159,7 +159,7 @@ static bool is_read_into(struct vb_qp *other, bool is_locked, const struct vb_sq
 	bool found = false;
 	if (!is_locked && !vb_lock_try(&other->sq.lock))
 		return true;
-	for (size_t i = 0; !found && other->sq.slots && i < places(other); i++) {
+	for (size_t i = 0; !found && other->sq.entries && i < places(other); i++) {
 		const struct vb_sqe *sqe = vb_sq_at(&other->sq, (uint32_t)i);
 		found = sqe != sent && vb_wr_fetches(sqe->opcode) && has_list(sqe) &&
 			sqe->nsge <= other->sq.max_sge && list_overlaps(sent, sqe->sge, sqe->nsge);
@@ -364,7 +364,7 @@ void vb_check_send_failed(struct vb_qp *qp, const struct vb_sqe *sqe, enum ibv_w
 {
 	if (!qp->checked || (why && !strcmp(why, VB_PEER_GONE)))
 		return;
-	uint32_t position = (uint32_t)(((const uint8_t *)sqe - qp->sq.slots) / qp->sq.stride);
+	uint32_t position = (uint32_t)(((const uint8_t *)sqe - qp->sq.entries) / qp->sq.stride);
 	const struct vb_trace *at =
 		qp->checked->posted ? &qp->checked->posted[position & qp->sq.mask].at : NULL;
 	if (status == IBV_WC_LOC_PROT_ERR) {

@@ -77,7 +77,7 @@ static void forget_passed(struct vb_local_qp *l)
 static bool fetch_target(void *ctx, uint64_t offset, size_t bytes, uint8_t *to)
 {
 	const struct vb_local_qp *l = ctx;
-	const struct vb_slot_copy *r = &l->cur;
+	const struct vb_entry_copy *r = &l->cur;
 	struct vb_ranges from, into;
 	uint64_t va;
 	if (l->resp.is_remote)
@@ -200,7 +200,7 @@ static uint32_t expected_psn(struct vb_local_qp *l, uint32_t position)
 	return l->capture.expected;
 }
 
-static struct vb_sqe entry_of(const struct vb_slot_copy *r)
+static struct vb_sqe entry_of(const struct vb_entry_copy *r)
 {
 	return (struct vb_sqe){
 		.remote_addr = r->remote_addr,

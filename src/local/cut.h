@@ -13,7 +13,7 @@
  *
  *	it copies from or to a mapping         it sees the flag when it runs again, and stops (host/memory/touch.h)
  *	it was about to copy by process_vm     likewise (host/ipc/guard.h)
- *	it reads, or executes, from a slot     it sees the flag before it completes or acknowledges anything. Ring and streams stay as they
+ *	it reads, or executes, from an entry    it sees the flag before it completes or acknowledges anything. Ring and streams stay as they
  *	                                       are until it has left the section (local.c), so no other bytes come into its memory
  *
  * All links to that process are cut: the two ends of a connection may go by different ones. The one that the

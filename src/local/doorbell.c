@@ -6,7 +6,7 @@
 #include "adapter/queues/queue.h"
 #include "base/tuned.h"
 #include "local/cut.h"
-#include "local/slots.h"
+#include "local/ring.h"
 #include "local/ud_ring.h"
 
 /* ---- polled QPs ---- */

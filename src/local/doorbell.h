@@ -2,7 +2,7 @@
 /*
  * Doorbells and acks between two processes: which of them a message needs, and when.
  *
- * A slot or an ack is in place before its doorbell rings. The doorbell tells the peer which QP to look at,
+ * An entry or an ack is in place before its doorbell rings. The doorbell tells the peer which QP to look at,
  * and wakes it if it sleeps. Three rules save cache lines and system calls where the peer finds the news
  * anyway:
  *
@@ -11,17 +11,17 @@
  * takes the word back and looks once more:
  *
  *	peer                        this process, about to sleep
- *	slot, or ack                polled = 0
+ *	entry, or ack                polled = 0
  *	light fence                 heavy fence
- *	polled? else ring           is there a slot, or an ack?
+ *	polled? else ring           is there an entry, or an ack?
  *
  * Delayed doorbells: a program that answers a message and then sleeps would wake a sleeping peer twice, for
- * the ack and for the answer. While vb_progress_is_ticking, the ack's doorbell waits for the next slot of
+ * the ack and for the answer. While vb_progress_is_ticking, the ack's doorbell waits for the next entry of
  * that QP, which rings anyhow, until the program waits, or for the next tick.
  *
- * Ack polling interval: each slot carries an ack for the opposite direction (piggybacked acks), so while
+ * Ack polling interval: each entry carries an ack for the opposite direction (piggybacked acks), so while
  * answers come the ack's own line need not be read. A poll that read it would slow the responder at its next
- * ack. So it is read once in VB_ACK_INTERVAL polls since the last slot. After an ack that no slot carried,
+ * ack. So it is read once in VB_ACK_INTERVAL polls since the last entry. After an ack that no entry carried,
  * the interval is halved.
  *
  * A change of state, byte streams and refusals always ring.
@@ -33,7 +33,7 @@
 
 /* ---- ringing: a lock of the QP is held ---- */
 
-/* Tells the peer's QP that there is a slot or an ack, unless its owner polls it. */
+/* Tells the peer's QP that there is an entry or an ack, unless its owner polls it. */
 static inline void vb_doorbell_ring(struct vb_local_qp *l)
 {
 	const struct vb_shm_qp *theirs = atomic_load_explicit(&l->theirs, memory_order_relaxed);

@@ -24,7 +24,7 @@
 #include "local/doorbell.h"
 #include "local/mapped.h"
 #include "local/serve.h"
-#include "local/slots.h"
+#include "local/ring.h"
 
 enum { RETRY_FREE_NS = 500 * VB_NS_PER_MS /* between two looks whether a cut peer still reads a ring */ };
 
@@ -70,21 +70,22 @@ static void unclaim(struct vb_qp *qp)
 static struct vb_list attached = VB_LIST_INIT(attached);
 static uint64_t last_number; /* likewise */
 
-static uint32_t slot_bytes_for(const struct vb_sq *sq)
+static uint32_t entry_bytes_for(const struct vb_sq *sq)
 {
 	uint32_t gather = sq->max_sge * sizeof(struct ibv_sge);
 	uint32_t payload = gather > sq->max_inline ? gather : sq->max_inline;
-	uint32_t bytes = vb_align_up(offsetof(struct vb_shm_slot, data) + payload, VB_CACHE_LINE);
-	return bytes > VB_SLOT_MIN_BYTES ? bytes : VB_SLOT_MIN_BYTES;
+	uint32_t bytes = vb_align_up(offsetof(struct vb_shm_entry, data) + payload, VB_CACHE_LINE);
+	return bytes > VB_ENTRY_MIN_BYTES ? bytes : VB_ENTRY_MIN_BYTES;
 }
-_Static_assert(offsetof(struct vb_shm_slot, data) + VB_MAX_INLINE <= VB_SLOT_MAX_BYTES,
+_Static_assert(offsetof(struct vb_shm_entry, data) + VB_MAX_INLINE <= VB_ENTRY_MAX_BYTES,
 	       "any inline data fits");
-_Static_assert(offsetof(struct vb_shm_slot, data) + VB_MAX_SGE * sizeof(struct ibv_sge) <= VB_SLOT_MAX_BYTES,
+_Static_assert(offsetof(struct vb_shm_entry, data) + VB_MAX_SGE * sizeof(struct ibv_sge) <=
+		       VB_ENTRY_MAX_BYTES,
 	       "any list fits");
 
 static size_t ring_bytes(const struct vb_local_qp *l)
 {
-	return (size_t)(l->qp->sq.mask + 1) * l->req.slot_bytes;
+	return (size_t)(l->qp->sq.mask + 1) * l->req.entry_bytes;
 }
 
 /* A clean control block; mode stays without flags, so nobody uses it yet. */
@@ -100,7 +101,7 @@ static void open_block(struct vb_local_qp *l)
 	atomic_store(&m->pd, l->qp->pd ? l->qp->pd->number : 0);
 	atomic_store(&m->ring, l->ring_offset);
 	atomic_store(&m->ring_mask, l->qp->sq.mask);
-	atomic_store(&m->slot_bytes, l->req.slot_bytes);
+	atomic_store(&m->entry_bytes, l->req.entry_bytes);
 	atomic_store(&m->captured, 0); /* it names a position, and these begin anew */
 	for (int i = 0; i < 2; i++) {
 		atomic_store(&m->stages[i], 0);
@@ -171,7 +172,7 @@ static struct vb_local_qp *make_with_ring(struct vb_qp *qp)
 	l->qp = l->execution.qp = qp;
 	l->their_qpn = qp->attr.dest_qp_num;
 	l->mine = vb_arena_at(block);
-	l->req.slot_bytes = slot_bytes_for(&qp->sq);
+	l->req.entry_bytes = entry_bytes_for(&qp->sq);
 	l->ring_offset = vb_arena_alloc(ring_bytes(l));
 	if (l->ring_offset)
 		return l;
@@ -380,7 +381,7 @@ static bool await_pair(const struct pair *p, uint64_t deadline_ns)
 
 /*
  * A peer that was cut in the middle of a section goes on with it when it runs again. What it reads stays
- * until then: slots and a stream as responder, the other stream as requester.
+ * until then: entries and a stream as responder, the other stream as requester.
  */
 static void put_or_note_reader(struct vb_local_qp *l, const struct pair *p)
 {
@@ -547,7 +548,7 @@ static void receive(struct vb_qp *qp)
 
 /* ---- prefetching ---- */
 
-/* For its requester, or else its responder: what an ack, or a slot, is about. */
+/* For its requester, or else its responder: what an ack, or an entry, is about. */
 static void fetch(struct vb_qp *qp)
 {
 	struct vb_local_qp *l = vb_local_of(qp);
@@ -572,7 +573,7 @@ static void hint_prefetch(struct vb_qp *qp, enum ibv_wr_opcode opcode, struct vb
 	bool sends = opcode == IBV_WR_SEND;
 	vb_prefetch_note(&hint->there[0], sends ? (const void *)vb_sq_at(&qp->sq, qp->sq.tail) : t);
 	vb_prefetch_note(&hint->there[1],
-			 sends ? (const void *)vb_slot_ours(l, l->req.published) : l->mine->busy);
+			 sends ? (const void *)vb_entry_ours(l, l->req.published) : l->mine->busy);
 	vb_prefetch_note(&hint->there[2], atomic_load_explicit(&l->theirs, memory_order_relaxed));
 }
 

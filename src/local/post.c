@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A post that needs no queue: a request is carried out, or its slot is filled, straight from the work
+ * A post that needs no queue: a request is carried out, or its entry is filled, straight from the work
  * request. Each step makes the checks that the queue's way makes (requester.c), or finds in a cached
  * translation that they were made. What is not plainly so goes through the queue, which refuses or waits as
  * it must.
@@ -10,7 +10,7 @@
 #include "local/cut.h"
 #include "local/doorbell.h"
 #include "local/reach.h"
-#include "local/slots.h"
+#include "local/ring.h"
 #include "local/translation.h"
 
 /* Is the connection in its usual state? */
@@ -81,7 +81,7 @@ static inline bool copy_pieces(struct attempt *a, uint8_t *there, bool writes)
 	return true;
 }
 
-/* Into the slot. False: the piece is not simply there. */
+/* Into the entry. False: the piece is not simply there. */
 static inline bool gather_piece(struct attempt *a, const struct ibv_sge *piece, uint8_t **to)
 {
 	uint32_t length = piece->length;
@@ -124,8 +124,8 @@ static __attribute__((noinline)) bool put_list(struct vb_local_qp *l, const stru
 }
 
 /*
- * The pieces into the slot, or their list. Nobody sees the slot yet: nothing is left behind where a piece is
- * not simply there.
+ * The pieces into the entry, or their list. Nobody sees the entry yet: nothing is left behind where a piece
+ * is not simply there.
  */
 static inline enum vb_post_result try_send(struct vb_local_qp *l, const struct ibv_send_wr *wr,
 					   uint32_t length)
@@ -133,24 +133,24 @@ static inline enum vb_post_result try_send(struct vb_local_qp *l, const struct i
 	struct attempt a = { l, wr, vb_translation_holds(l, &l->to_send) ? &l->to_send : NULL };
 	if (vb_unlikely(!a.t && !(is_usual(l) && vb_peer_responds(l))))
 		return VB_POST_NOT;
-	struct vb_shm_slot *slot = vb_slot_ours(l, l->req.published);
-	unsigned flags = VB_SHM_INLINE, entries = 0;
-	slot->length = length;
-	slot->imm = wr->imm_data;
-	if (vb_likely(vb_slot_fits(l->req.slot_bytes, length))) {
-		uint8_t *to = slot->data;
+	struct vb_shm_entry *entry = vb_entry_ours(l, l->req.published);
+	unsigned flags = VB_SHM_INLINE, nsge = 0;
+	entry->length = length;
+	entry->imm = wr->imm_data;
+	if (vb_likely(vb_entry_fits(l->req.entry_bytes, length))) {
+		uint8_t *to = entry->data;
 		if (vb_unlikely(!gather_piece(&a, wr->sg_list, &to)) ||
 		    (wr->num_sge > 1 && vb_unlikely(!gather_rest(l, wr, a.t, to))))
 			return VB_POST_NOT;
 	} else {
 		if (vb_unlikely(l->peer->copy == VB_COPY_LINK) ||
-		    vb_unlikely(!put_list(l, wr, a.t, slot->sge)))
+		    vb_unlikely(!put_list(l, wr, a.t, entry->sge)))
 			return VB_POST_NOT;
 		flags = 0;
-		entries = wr->num_sge;
+		nsge = wr->num_sge;
 	}
-	vb_slot_post(l, slot, flags | vb_slot_finish(l, slot, wr->qp_type.xrc.remote_srqn, wr->send_flags),
-		     wr->opcode, entries, vb_sq_signals(l->qp, wr->send_flags));
+	flags |= vb_entry_finish(l, entry, wr->qp_type.xrc.remote_srqn, wr->send_flags);
+	vb_entry_post(l, entry, flags, wr->opcode, nsge, vb_sq_signals(l->qp, wr->send_flags));
 	vb_doorbell_ring(l);
 	if (vb_unlikely(!a.t || a.missed))
 		vb_translation_learn_send(l, wr);

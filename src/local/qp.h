@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A QP's half of a local connection. The requester half (under qp->sq.lock) turns send queue entries into
- * slots of the shared ring, or executes one-sided operations itself while nothing is queued ahead; the
- * responder half (under qp->resp_lock) executes the slots of the peer. Formats and rules of the shared
+ * entries of the shared ring, or executes one-sided operations itself while nothing is queued ahead; the
+ * responder half (under qp->resp_lock) executes the entries of the peer. Formats and rules of the shared
  * memory: local/shared.h.
  */
 #ifndef VB_LOCAL_QP_H
@@ -19,11 +19,11 @@
 enum {
 	/* moved at a time, so that no call blocks for long and no lock is held for long */
 	VB_SLICE_BYTES = 1 << 20,
-	VB_SERVE_BATCH = 64,      /* slots executed in one go */
+	VB_SERVE_BATCH = 64,      /* entries executed in one go */
 };
 
-/* The slot that the responder works on, copied out of the peer's memory. */
-struct vb_slot_copy {
+/* The entry that the responder works on, copied out of the peer's memory. */
+struct vb_entry_copy {
 	uint8_t opcode, flags, nsge;
 	uint32_t length, imm, rkey, srqn;
 	uint64_t remote_addr, compare_add, swap;
@@ -77,14 +77,14 @@ struct vb_local_qp {
 		 * after the last entry whose ack something depends on: a completion, what is posted behind it
 		 */
 		_Atomic(uint32_t) awaited;
-		/* the ack that came with the peer's last slot; written under resp_lock */
+		/* the ack that came with the peer's last entry; written under resp_lock */
 		_Atomic(uint32_t) piggybacked_ack;
 		_Atomic(uint32_t) bound_epoch;
-		uint16_t slot_bytes;
+		uint16_t entry_bytes;
 		uint16_t fetches_out;               /* READs and atomics published and not completed */
-		/* polls since the last slot; one in how many reads the peer's ack (local/doorbell.h) */
+		/* polls since the last entry; one in how many reads the peer's ack (local/doorbell.h) */
 		_Atomic(uint8_t) ack_polls, ack_interval;
-		/* not all that was posted is complete. False positives; set before a slot is seen */
+		/* not all that was posted is complete. False positives; set before an entry is seen */
 		atomic_bool pending;
 		bool bound;
 		/* a WRITE was this side's own stores, and no READ came since (vb_order_read) */
@@ -96,7 +96,7 @@ struct vb_local_qp {
 		_Atomic(const uint8_t *) ring;      /* NULL: no requester was taken up yet */
 		_Atomic(uint32_t) next;             /* the peer's ring position to execute */
 		_Atomic(uint32_t) their_epoch;      /* the one that was taken up last; 0: none was */
-		uint16_t ring_mask, slot_bytes;
+		uint16_t ring_mask, entry_bytes;
 		/* the peer's requester of their_epoch is bound to us, and was not refused */
 		atomic_bool serving;
 		atomic_bool active;                 /* there is a request that is worked on, cur, */
@@ -110,7 +110,7 @@ struct vb_local_qp {
 
 	/* Here begins what not every message needs. */
 	struct vb_translation to_write, to_read, to_send, to_receive;
-	struct vb_slot_copy cur;
+	struct vb_entry_copy cur;
 	atomic_uint hits;                           /* news that polls have found, towards its being polled */
 	uint32_t atomics_taken;                     /* results, as requester */
 	uint32_t atomics_out;                       /* atomics published and not acked */
@@ -161,7 +161,7 @@ struct vb_local_qp {
 	struct vb_execution execution;
 };
 _Static_assert(offsetof(struct vb_local_qp, to_write) <= 2 * VB_CACHE_LINE, "two cache lines");
-_Static_assert(VB_SLOT_MAX_BYTES <= UINT16_MAX && 2 * VB_MAX_WR - 1 <= UINT16_MAX,
+_Static_assert(VB_ENTRY_MAX_BYTES <= UINT16_MAX && 2 * VB_MAX_WR - 1 <= UINT16_MAX,
 	       "rings are described in 16 bits");
 
 static inline struct vb_local_qp *vb_local_of(const struct vb_qp *qp) { return qp->path_state; }
@@ -209,7 +209,7 @@ struct vb_verdict {
 struct vb_verdict vb_responder_serve(struct vb_local_qp *l);
 /* Is there something to execute, or has it to be tried? Without locks: a hint. */
 bool vb_responder_has_news(const struct vb_local_qp *l);
-/* Fetches the slots that are next, and the receive, into the cache. Without locks. */
+/* Fetches the entries that are next, and the receive, into the cache. Without locks. */
 void vb_responder_fetch(const struct vb_local_qp *l);
 
 /* ---- shared by both ---- */

@@ -23,7 +23,7 @@
 #include "local/doorbell.h"
 #include "local/mapped.h"
 #include "local/reach.h"
-#include "local/slots.h"
+#include "local/ring.h"
 #include "wire/timers.h"
 
 /* ---- is the peer's QP there? ---- */
@@ -281,20 +281,20 @@ static enum here execute_here(struct vb_local_qp *l, struct vb_sqe *sqe)
 /* ---- the ring ---- */
 
 /*
- * Copies the payload into the slot; false: a local key is wrong, which is noted in the entry. In a busy
- * section.
+ * Copies the payload into the entry; false: a local key is wrong, which is noted in the
+ * send queue's entry. In a busy section.
  */
-static bool gather(struct vb_local_qp *l, struct vb_sqe *sqe, struct vb_shm_slot *slot)
+static bool gather(struct vb_local_qp *l, struct vb_sqe *sqe, struct vb_shm_entry *entry)
 {
 	struct vb_ranges from, to;
 	if (vb_unlikely(!sqe->length))
 		return true;
 	if (sqe->flags & IBV_SEND_INLINE) {
-		vb_copy_ordered(slot->data, sqe->inline_data, sqe->length);
+		vb_copy_ordered(entry->data, sqe->inline_data, sqe->length);
 		return true;
 	}
 	const void *piece = piece_here(l, sqe, 0);
-	if (vb_likely(piece != NULL) && vb_likely(!vb_touch_copy(slot->data, piece, sqe->length)))
+	if (vb_likely(piece != NULL) && vb_likely(!vb_touch_copy(entry->data, piece, sqe->length)))
 		return true;
 	enum vb_key_fault fault =
 		vb_ranges_of_list(&from, vb_arena, vb_sg_list_of_send(l->qp, sqe), 0, sqe->length, 0);
@@ -302,7 +302,7 @@ static bool gather(struct vb_local_qp *l, struct vb_sqe *sqe, struct vb_shm_slot
 		fail_sqe(sqe, fault, from.bad);
 		return false;
 	}
-	vb_ranges_of_bytes(&to, slot->data, sqe->length);
+	vb_ranges_of_bytes(&to, entry->data, sqe->length);
 	if (vb_likely(!vb_ranges_copy(&to, &from)))
 		return true;
 	fail_unmapped(l, sqe);
@@ -310,44 +310,44 @@ static bool gather(struct vb_local_qp *l, struct vb_sqe *sqe, struct vb_shm_slot
 }
 
 /*
- * Where the payload is, as flags of the slot; the payload or its ranges are put there. -1: a local key is
+ * Where the payload is, as flags of the entry; the payload or its ranges are put there. -1: a local key is
  * wrong.
  */
-static int place_payload(struct vb_local_qp *l, struct vb_sqe *sqe, struct vb_shm_slot *slot)
+static int place_payload(struct vb_local_qp *l, struct vb_sqe *sqe, struct vb_shm_entry *entry)
 {
 	bool outgoing = !vb_wr_fetches(sqe->opcode);
 	int staged = l->peer->copy == VB_COPY_LINK ? VB_SHM_STAGED : 0;
 	if (vb_wr_is_atomic(sqe->opcode) || sqe->opcode == IBV_WR_FLUSH) {
-		slot->atomic.compare_add = sqe->compare_add;
-		slot->atomic.swap = sqe->swap;
+		entry->atomic.compare_add = sqe->compare_add;
+		entry->atomic.swap = sqe->swap;
 		return staged;
 	}
-	if (outgoing && vb_slot_fits(l->req.slot_bytes, sqe->length))
-		return gather(l, sqe, slot) ? VB_SHM_INLINE : -1;
+	if (outgoing && vb_entry_fits(l->req.entry_bytes, sqe->length))
+		return gather(l, sqe, entry) ? VB_SHM_INLINE : -1;
 	if (vb_unlikely(!vb_payload_is_readable(l->qp, sqe)))
 		return -1;
 	if (!staged)
-		memcpy(slot->sge, sqe->sge, sqe->nsge * sizeof(*slot->sge));
+		memcpy(entry->sge, sqe->sge, sqe->nsge * sizeof(*entry->sge));
 	return staged;
 }
 
 static bool publish(struct vb_local_qp *l, struct vb_sqe *sqe)
 {
-	struct vb_shm_slot *slot = vb_slot_ours(l, l->req.published);
+	struct vb_shm_entry *entry = vb_entry_ours(l, l->req.published);
 	vb_busy_begin(l, VB_STREAM_REQUEST);
-	int flags = place_payload(l, sqe, slot);
+	int flags = place_payload(l, sqe, entry);
 	vb_busy_end(l, VB_STREAM_REQUEST);
 	if (vb_unlikely(flags < 0))
 		return false;
-	flags |= (int)vb_slot_finish(l, slot, sqe->srqn, sqe->flags);
-	slot->length = vb_wr_is_atomic(sqe->opcode) ? 0 : sqe->length;
-	slot->imm = sqe->imm;
-	slot->remote_addr = sqe->remote_addr;
-	slot->rkey = sqe->rkey;
+	flags |= (int)vb_entry_finish(l, entry, sqe->srqn, sqe->flags);
+	entry->length = vb_wr_is_atomic(sqe->opcode) ? 0 : sqe->length;
+	entry->imm = sqe->imm;
+	entry->remote_addr = sqe->remote_addr;
+	entry->rkey = sqe->rkey;
 	l->atomics_out += vb_wr_is_atomic(sqe->opcode);
 	l->req.fetches_out += vb_wr_fetches(sqe->opcode);
 	vb_show_published(l, sqe);
-	vb_slot_post(l, slot, (unsigned)flags, sqe->opcode, flags & VB_SHM_INLINE ? 0 : sqe->nsge,
+	vb_entry_post(l, entry, (unsigned)flags, sqe->opcode, flags & VB_SHM_INLINE ? 0 : sqe->nsge,
 		     vb_wr_fetches(sqe->opcode) || vb_sq_signals(l->qp, sqe->flags));
 	return true;
 }
@@ -361,7 +361,7 @@ static uint32_t acked(const struct vb_local_qp *l)
 
 static bool is_staged(const struct vb_local_qp *l, uint32_t position, const struct vb_sqe *sqe)
 {
-	uint64_t head = atomic_load_explicit(&vb_slot_ours(l, position)->head, memory_order_relaxed);
+	uint64_t head = atomic_load_explicit(&vb_entry_ours(l, position)->head, memory_order_relaxed);
 	return (vb_shm_head_flags(head) & VB_SHM_STAGED) && !vb_wr_fetches(sqe->opcode);
 }
 
@@ -408,7 +408,7 @@ static bool stage(struct vb_local_qp *l)
 	bool put = false;
 	if (l->peer->copy != VB_COPY_LINK)
 		return false;
-	/* messages that were their slots have passed it, however many */
+	/* messages that were their entries have passed it, however many */
 	if (l->staging - acked(l) > l->req.published - acked(l)) {
 		l->staging = acked(l);
 		l->staged = 0;
@@ -730,7 +730,7 @@ __attribute__((flatten)) bool vb_requester_take_acks(struct vb_local_qp *l)
 	uint8_t status;
 	if (vb_unlikely(!read_ack(l, &done, &status)))
 		return fail_by(l, IBV_WC_BAD_RESP_ERR);
-	/* else the slot that has come carries the same ack */
+	/* else the entry that has come carries the same ack */
 	if (done != acked(l) && !vb_responder_is_called(l))
 		vb_ack_came_by_itself(l);
 	complete_until(l, done);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The responder half: executes the slots of the peer's ring in order, as a NIC's responder executes packets.
- * One request is worked on at a time; it may take several looks (slices of a long copy, waiting for a receive
- * or for the byte stream). Statuses are those that the specification gives the requester for the NAK that
- * this responder would send.
+ * The responder half: executes the entries of the peer's ring in order, as a NIC's responder executes
+ * packets. One request is worked on at a time; it may take several looks (slices of a long copy, waiting for
+ * a receive or for the byte stream). Statuses are those that the specification gives the requester for the
+ * NAK that this responder would send.
  */
 #include <errno.h>
 #include <string.h>
@@ -20,7 +20,7 @@
 #include "local/doorbell.h"
 #include "local/reach.h"
 #include "local/serve.h"
-#include "local/slots.h"
+#include "local/ring.h"
 #include "local/translation.h"
 #include "wire/timers.h"
 
@@ -41,9 +41,9 @@ static bool is_known(unsigned opcode)
 	       vb_wr_fetches(opcode) || opcode == IBV_WR_ATOMIC_WRITE || opcode == IBV_WR_FLUSH;
 }
 
-static bool is_sane(const struct vb_local_qp *l, const struct vb_slot_copy *r)
+static bool is_sane(const struct vb_local_qp *l, const struct vb_entry_copy *r)
 {
-	uint32_t room = l->resp.slot_bytes - offsetof(struct vb_shm_slot, data);
+	uint32_t room = l->resp.entry_bytes - offsetof(struct vb_shm_entry, data);
 	bool reads = r->opcode == IBV_WR_RDMA_READ;
 	if (!is_known(r->opcode) || r->length > VB_MAX_MSG)
 		return false;
@@ -86,16 +86,16 @@ static bool has_lost_queue(const struct vb_local_qp *l)
 	return l->qp->xrcd && !l->qp->srq && !l->resp.is_remote;
 }
 
-/* Copies the slot out of the peer's memory; STEP_DONE: there is one. */
+/* Copies the entry out of the peer's memory; STEP_DONE: there is one. */
 static enum step fetch(struct vb_local_qp *l, struct failure *f)
 {
-	struct vb_slot_copy *r = &l->cur;
+	struct vb_entry_copy *r = &l->cur;
 	uint32_t next = atomic_load_explicit(&l->resp.next, memory_order_relaxed);
-	const struct vb_shm_slot *s = vb_slot_theirs(l, next);
+	const struct vb_shm_entry *s = vb_entry_theirs(l, next);
 	uint64_t head = atomic_load_explicit(&s->head, memory_order_acquire);
 	if (vb_shm_head_tag(head) != next + 1)
 		return STEP_IDLE;
-	const volatile struct vb_shm_slot *v = s; /* each field is loaded once */
+	const volatile struct vb_shm_entry *v = s; /* each field is loaded once */
 	r->opcode = vb_shm_head_opcode(head);
 	r->flags = vb_shm_head_flags(head);
 	r->nsge = vb_shm_head_nsge(head);
@@ -139,7 +139,7 @@ static enum step need_receive(struct vb_local_qp *l, struct failure *f)
  */
 static inline enum step place_next(struct vb_local_qp *l, uint64_t skip, struct failure *f)
 {
-	struct vb_slot_copy *r = &l->cur;
+	struct vb_entry_copy *r = &l->cur;
 	struct vb_ranges to;
 	int err = vb_execution_fits(&l->execution, r->length - skip);
 	uint64_t n = vb_serve_slice(l);
@@ -157,7 +157,7 @@ static inline enum step place_next(struct vb_local_qp *l, uint64_t skip, struct 
 
 static enum step bring_head(struct vb_local_qp *l, uint8_t *head, uint64_t bytes, struct failure *f)
 {
-	struct vb_slot_copy *r = &l->cur;
+	struct vb_entry_copy *r = &l->cur;
 	struct vb_ranges to;
 	while (r->done < bytes) {
 		uint64_t n = vb_serve_slice(l);
@@ -191,7 +191,7 @@ static enum step place_head(struct vb_local_qp *l, uint8_t *head, uint64_t bytes
 static enum step do_tagged_send(struct vb_local_qp *l, struct failure *f)
 {
 	struct vb_qp *qp = l->qp;
-	struct vb_slot_copy *r = &l->cur;
+	struct vb_entry_copy *r = &l->cur;
 	uint8_t *head = vb_tag_receiver_head(qp);
 	uint64_t bytes = vb_min_u64(r->length, VB_RENDEZVOUS_MAX_BYTES);
 	bool whole = bytes == r->length, is_new = !l->execution.have_rwqe;
@@ -229,7 +229,7 @@ static enum step do_send_invalidate(struct vb_local_qp *l, struct failure *f)
 /* The request's target. */
 static struct vb_key_use use_of(const struct vb_local_qp *l, unsigned right)
 {
-	const struct vb_slot_copy *r = &l->cur;
+	const struct vb_entry_copy *r = &l->cur;
 	return vb_execution_use(&l->execution, r->rkey, r->remote_addr, r->length, right);
 }
 
@@ -242,7 +242,7 @@ static enum step target(struct vb_local_qp *l, unsigned right, uint64_t *va, str
 
 static enum step do_write_data(struct vb_local_qp *l, struct failure *f)
 {
-	struct vb_slot_copy *r = &l->cur;
+	struct vb_entry_copy *r = &l->cur;
 	struct vb_ranges to;
 	uint64_t va = 0;
 	enum step step = target(l, IBV_ACCESS_REMOTE_WRITE, &va, f);
@@ -276,7 +276,7 @@ static enum step do_write(struct vb_local_qp *l, struct failure *f)
 
 static enum step do_read(struct vb_local_qp *l, struct failure *f)
 {
-	struct vb_slot_copy *r = &l->cur;
+	struct vb_entry_copy *r = &l->cur;
 	struct vb_ranges from;
 	uint64_t va = 0;
 	enum step step = target(l, IBV_ACCESS_REMOTE_READ, &va, f);
@@ -294,7 +294,7 @@ static enum step do_read(struct vb_local_qp *l, struct failure *f)
 
 static enum step do_atomic_write(struct vb_local_qp *l, struct failure *f)
 {
-	const struct vb_slot_copy *r = &l->cur;
+	const struct vb_entry_copy *r = &l->cur;
 	struct vb_atomic atomic = { .rkey = r->rkey, .addr = r->remote_addr, .kind = VB_REQ_ATOMIC_WRITE };
 	uint64_t found;
 	memcpy(&atomic.swap_or_add, r->payload, sizeof(atomic.swap_or_add));
@@ -313,7 +313,7 @@ static enum step do_atomic(struct vb_local_qp *l, struct failure *f)
 
 static enum step do_flush(struct vb_local_qp *l, struct failure *f)
 {
-	const struct vb_slot_copy *r = &l->cur;
+	const struct vb_entry_copy *r = &l->cur;
 	return outcome(l,
 		       vb_execution_flush(&l->execution, r->rkey, r->remote_addr, r->compare_add,
 					  vb_flush_placement(r->swap), vb_flush_selectivity(r->swap)),
@@ -327,7 +327,7 @@ static bool is_send(unsigned opcode)
 
 static enum step fail_unmapped(struct vb_local_qp *l, struct failure *f)
 {
-	const struct vb_slot_copy *r = &l->cur;
+	const struct vb_entry_copy *r = &l->cur;
 	struct vb_execution *x = &l->execution;
 	struct vb_key_use use = use_of(l, r->opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_REMOTE_READ :
 									  IBV_ACCESS_REMOTE_WRITE);
@@ -364,14 +364,14 @@ static void complete_receive(struct vb_local_qp *l)
 	vb_execution_complete(&l->execution, &received);
 }
 
-/* The slot at resp.next is executed. */
+/* The entry at resp.next is executed. */
 static inline void acknowledge(struct vb_local_qp *l)
 {
 	uint32_t next = atomic_load_explicit(&l->resp.next, memory_order_relaxed) + 1;
 	atomic_store_explicit(&l->mine->ack, vb_shm_ack(next, l->resp.their_epoch, 0), memory_order_release);
 	/*
-	 * Behind the ack, and pairs with vb_slot_piggyback_ack: a peer that has a slot's ack finds no older
-	 * one in the control block. Another thread may be posting.
+	 * Behind the ack, and pairs with vb_entry_piggyback_ack: a peer that has an entry's ack finds no
+	 * older one in the control block. Another thread may be posting.
 	 */
 	atomic_store_explicit(&l->resp.next, next, memory_order_release);
 }
@@ -395,7 +395,7 @@ static void finish(struct vb_local_qp *l)
 /* Of what is wrong with the requester's own memory its own process says more. */
 static void explain_refusal(const struct vb_local_qp *l, const struct failure *f)
 {
-	const struct vb_slot_copy *r = &l->cur;
+	const struct vb_entry_copy *r = &l->cur;
 	const struct vb_execution *x = &l->execution;
 	const struct vb_rwqe *w = &x->rwqe;
 	if (f->nak == IBV_WC_LOC_PROT_ERR)
@@ -560,9 +560,9 @@ static inline bool is_send_with_payload(uint64_t head)
 	       (vb_shm_head_flags(head) & VB_SHM_INLINE);
 }
 
-/* The peer's slot at resp.next, as resp_lock's holder sees it. vb_slot_has_come looks without the lock. */
+/* The peer's entry at resp.next, as resp_lock's holder sees it. vb_entry_has_come looks without the lock. */
 struct arrival {
-	const struct vb_shm_slot *slot;
+	const struct vb_shm_entry *entry;
 	uint64_t head;
 	bool has_come;
 };
@@ -570,27 +570,27 @@ struct arrival {
 static inline struct arrival look_at_next(const struct vb_local_qp *l)
 {
 	uint32_t next = atomic_load_explicit(&l->resp.next, memory_order_relaxed);
-	const struct vb_shm_slot *s = vb_slot_theirs(l, next);
+	const struct vb_shm_entry *s = vb_entry_theirs(l, next);
 	uint64_t head = atomic_load_explicit(&s->head, memory_order_acquire);
 	return (struct arrival){ s, head, vb_shm_head_tag(head) == next + 1 };
 }
 
 /*
- * Fast path: a SEND whose payload is in the slot. False: it is something else, or has to wait or to fail, and
- * is still to be executed. holds: the translation of receives does.
+ * Fast path: a SEND whose payload is in the entry. False: it is something else, or has to wait or to fail,
+ * and is still to be executed. holds: the translation of receives does.
  */
 static inline bool serve_small_send(struct vb_local_qp *l, const struct arrival *a, bool holds)
 {
-	const struct vb_shm_slot *s = a->slot;
+	const struct vb_shm_entry *s = a->entry;
 	uint64_t head = a->head;
 	unsigned flags = vb_shm_head_flags(head);
 	struct destination d;
 	if (!a->has_come || !is_send_with_payload(head) || !(holds || is_plain(l)))
 		return false;
-	/* each field is loaded once, and not while the slot may be written */
-	const volatile struct vb_shm_slot *v = s;
+	/* each field is loaded once, and not while the entry may be written */
+	const volatile struct vb_shm_entry *v = s;
 	uint32_t length = v->length, imm = v->imm;
-	if (!length || !vb_slot_fits(l->resp.slot_bytes, length))
+	if (!length || !vb_entry_fits(l->resp.entry_bytes, length))
 		return false;
 	note_piggybacked_ack(l, flags, v->executed);
 	if (vb_unlikely(!complete_by_piggybacked_ack(l)) || vb_unlikely(!find_receive(l, &d)))
@@ -651,7 +651,7 @@ static inline enum step serve_one(struct vb_local_qp *l, const struct arrival *a
 	return step;
 }
 
-/* Executes what there is, up to a bound, in one busy section: STEP_MORE beyond. *served: slots. */
+/* Executes what there is, up to a bound, in one busy section: STEP_MORE beyond. *served: entries. */
 static enum step serve_batch(struct vb_local_qp *l, struct failure *f, unsigned *served)
 {
 	enum step step;
@@ -685,7 +685,7 @@ static enum step serve_remote(struct vb_local_qp *l, struct failure *f, unsigned
 		return step;
 	finish(l);
 	++*served;
-	return vb_slot_has_come(l) ? STEP_MORE : STEP_DONE;
+	return vb_entry_has_come(l) ? STEP_MORE : STEP_DONE;
 }
 
 struct vb_verdict vb_responder_serve(struct vb_local_qp *l)
@@ -713,7 +713,7 @@ bool vb_responder_has_news(const struct vb_local_qp *l)
 {
 	if (!atomic_load_explicit(&l->resp.serving, memory_order_acquire))
 		return vb_serve_is_bound(l);
-	return atomic_load_explicit(&l->resp.active, memory_order_relaxed) || vb_slot_has_come(l);
+	return atomic_load_explicit(&l->resp.active, memory_order_relaxed) || vb_entry_has_come(l);
 }
 
 void vb_responder_fetch(const struct vb_local_qp *l)
@@ -721,9 +721,9 @@ void vb_responder_fetch(const struct vb_local_qp *l)
 	uint32_t next = atomic_load_explicit(&l->resp.next, memory_order_relaxed);
 	if (!atomic_load_explicit(&l->resp.serving, memory_order_acquire))
 		return;
-	vb_fetch(vb_slot_theirs(l, next));
-	vb_fetch(vb_slot_theirs(l, next + 1));
-	if (l->qp->rq.slots)
+	vb_fetch(vb_entry_theirs(l, next));
+	vb_fetch(vb_entry_theirs(l, next + 1));
+	if (l->qp->rq.entries)
 		vb_fetch(vb_receive_at(&l->qp->rq,
 				       atomic_load_explicit(&l->qp->rq.head, memory_order_relaxed)));
 }

@@ -11,7 +11,7 @@
 #include "local/cut.h"
 #include "local/doorbell.h"
 #include "local/reach.h"
-#include "local/slots.h"
+#include "local/ring.h"
 #include "wire/timers.h"
 
 /* ---- refusing ---- */
@@ -59,17 +59,17 @@ static bool is_connected_to_us(const struct vb_local_qp *l, uint32_t mode)
 static bool take_ring(struct vb_local_qp *l)
 {
 	const struct vb_shm_qp *t = vb_theirs_of(l);
-	uint32_t mask = atomic_load(&t->ring_mask), bytes = atomic_load(&t->slot_bytes);
-	if (bytes < VB_SLOT_MIN_BYTES || bytes > VB_SLOT_MAX_BYTES || bytes % VB_CACHE_LINE ||
+	uint32_t mask = atomic_load(&t->ring_mask), bytes = atomic_load(&t->entry_bytes);
+	if (bytes < VB_ENTRY_MIN_BYTES || bytes > VB_ENTRY_MAX_BYTES || bytes % VB_CACHE_LINE ||
 	    mask & (mask + 1) || mask >= 2 * VB_MAX_WR)
 		return false;
 	const uint8_t *ring = vb_peer_range(l->peer, atomic_load(&t->ring), (uint64_t)(mask + 1) * bytes);
 	bool is_first = !atomic_load(&l->resp.ring);
-	if (!ring || (!is_first && (mask != l->resp.ring_mask || bytes != l->resp.slot_bytes)))
+	if (!ring || (!is_first && (mask != l->resp.ring_mask || bytes != l->resp.entry_bytes)))
 		return false;
 	if (is_first) {
 		l->resp.ring_mask = mask;
-		l->resp.slot_bytes = bytes;
+		l->resp.entry_bytes = bytes;
 	}
 	atomic_store(&l->resp.ring, ring);
 	return true;
@@ -95,7 +95,7 @@ static void refuse_epoch(struct vb_local_qp *l, uint32_t epoch)
 }
 
 /*
- * Takes up a requester that is bound, from its first slot on. A requester that was reset is taken up anew,
+ * Takes up a requester that is bound, from its first entry on. A requester that was reset is taken up anew,
  * unless the reset came in the middle of a message.
  */
 static __attribute__((noinline)) bool take_up(struct vb_local_qp *l, uint32_t mode)
@@ -195,7 +195,7 @@ bool vb_serve_takes_receive_first(const struct vb_local_qp *l)
 
 struct vb_received vb_serve_received(const struct vb_local_qp *l)
 {
-	const struct vb_slot_copy *r = &l->cur;
+	const struct vb_entry_copy *r = &l->cur;
 	bool has_imm = r->opcode == IBV_WR_SEND_WITH_IMM || r->opcode == IBV_WR_RDMA_WRITE_WITH_IMM,
 	     invalidates = r->opcode == IBV_WR_SEND_WITH_INV;
 	return (struct vb_received){
@@ -217,7 +217,7 @@ struct vb_received vb_serve_received(const struct vb_local_qp *l)
  */
 static struct vb_sg_list their_list(const struct vb_local_qp *l, struct ibv_sge *pieces)
 {
-	const struct vb_slot_copy *r = &l->cur;
+	const struct vb_entry_copy *r = &l->cur;
 	return (struct vb_sg_list){ .sge = memcpy(pieces, r->payload, r->nsge * sizeof(*pieces)),
 				    .n = r->nsge,
 				    .pd = atomic_load(&vb_theirs_of(l)->pd) };
@@ -225,7 +225,7 @@ static struct vb_sg_list their_list(const struct vb_local_qp *l, struct ibv_sge 
 
 uint64_t vb_serve_slice(struct vb_local_qp *l)
 {
-	const struct vb_slot_copy *r = &l->cur;
+	const struct vb_entry_copy *r = &l->cur;
 	uint64_t rest = r->length - r->done;
 	if (r->flags & VB_SHM_STAGED) {
 		uint64_t ready = r->opcode == IBV_WR_RDMA_READ ? vb_stream_room(l, VB_STREAM_RESPONSE) :
@@ -244,7 +244,7 @@ static enum step pulled(int err, struct failure *f)
 
 enum step vb_serve_pull(struct vb_local_qp *l, const struct vb_ranges *ours, struct failure *f)
 {
-	struct vb_slot_copy *r = &l->cur;
+	struct vb_entry_copy *r = &l->cur;
 	struct ibv_sge pieces[VB_MAX_SGE];
 	struct vb_ranges from;
 	if (r->flags & VB_SHM_STAGED)
@@ -268,7 +268,7 @@ enum step vb_serve_pull(struct vb_local_qp *l, const struct vb_ranges *ours, str
 /* After a slice: finished, or to be continued. Rings if the peer's stream has moved. */
 enum step vb_serve_moved(struct vb_local_qp *l, uint64_t bytes)
 {
-	struct vb_slot_copy *r = &l->cur;
+	struct vb_entry_copy *r = &l->cur;
 	r->done += bytes;
 	if ((r->flags & VB_SHM_STAGED) && bytes)
 		vb_peer_ring(l->peer, l->their_qpn);
@@ -287,7 +287,7 @@ static enum step stage_response(struct vb_local_qp *l, const struct vb_ranges *f
 
 enum step vb_serve_push(struct vb_local_qp *l, const struct vb_ranges *ours, struct failure *f)
 {
-	const struct vb_slot_copy *r = &l->cur;
+	const struct vb_entry_copy *r = &l->cur;
 	struct ibv_sge pieces[VB_MAX_SGE];
 	struct vb_ranges to;
 	if (r->flags & VB_SHM_STAGED)
@@ -306,7 +306,7 @@ enum step vb_serve_push(struct vb_local_qp *l, const struct vb_ranges *ours, str
 
 struct vb_atomic vb_serve_atomic(const struct vb_local_qp *l)
 {
-	const struct vb_slot_copy *r = &l->cur;
+	const struct vb_entry_copy *r = &l->cur;
 	bool adds = r->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 	return (struct vb_atomic){ .addr = r->remote_addr,
 				   .rkey = r->rkey,

@@ -34,7 +34,7 @@ struct vb_received vb_serve_received(const struct vb_local_qp *l);
 struct vb_atomic vb_serve_atomic(const struct vb_local_qp *l);
 void vb_serve_found(struct vb_local_qp *l, uint64_t found);
 
-/* Does the peer's requester send to this QP's epoch? It is so before its first slot. */
+/* Does the peer's requester send to this QP's epoch? It is so before its first entry. */
 static inline bool vb_serve_is_bound(const struct vb_local_qp *l)
 {
 	return atomic_load(&vb_theirs_of(l)->bound_epoch) == l->epoch;

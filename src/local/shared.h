@@ -4,14 +4,14 @@
  * writes its own arena only and reads its peers'. All of it is hostile input to the reader: load once, check,
  * then use.
  *
- * A connected RC QP and its peer each have a control block (struct vb_shm_qp) and a ring of slots (struct
- * vb_shm_slot):
+ * A connected RC QP and its peer each have a control block (struct vb_shm_qp) and a ring of entries (struct
+ * vb_shm_entry):
  *
  *	requester                                          responder
- *	writes a slot, its head last ------------------->  sees tag == expected position + 1, copies the slot, executes it
+ *	writes an entry, its head last ------------------->  sees tag == expected position + 1, copies the entry, executes it
  *	sees ack, completes          <-------------------  writes ack: how many it has executed, and why it stopped if it did
  *
- * A slot also carries an ack: how many slots of the opposite direction its writer has executed. So a
+ * An entry also carries an ack: how many entries of the opposite direction its writer has executed. So a
  * requester that gets an answer need not read the ack.
  *
  * Datagrams from one process to another lie in a ring of their own (struct vb_shm_datagram), one for each
@@ -28,7 +28,7 @@
  * this. An epoch is over when its QP leaves the path: its number changes first, then its ring, streams and
  * results of atomics become something else. A reader without a busy section looks at the epoch afterwards.
  *
- * Busy: whoever uses the other process's memory or slots for a QP makes its own block's busy odd before it
+ * Busy: whoever uses the other process's memory or entries for a QP makes its own block's busy odd before it
  * checks that it may, and even again after its last access (one word for its requester, one for its
  * responder). The owner revokes (a key, or by leaving its mode) and then waits for odd values to change.
  * Between making busy odd and checking there is a fence, as between revoking and looking at busy, so either
@@ -45,7 +45,7 @@
 /* mode: epoch << 8 | flags */
 enum {
 	VB_SHM_RESPONDS = 1, /* RTR and up, but of an XRC initiator: executes the peer's requests */
-	VB_SHM_REQUESTS = 2, /* RTS and up: its slots are valid */
+	VB_SHM_REQUESTS = 2, /* RTS and up: its entries are valid */
 	VB_SHM_XRC = 4,      /* an XRC QP: its requests and answers are another service's than RC's */
 };
 
@@ -65,13 +65,13 @@ struct vb_shm_qp {
 	_Atomic(uint32_t) pd;
 	_Atomic(uint32_t) access;        /* qp_access_flags */
 	_Atomic(uint32_t) psns[2];       /* sq_psn, rq_psn */
-	_Atomic(uint32_t) ring_mask;     /* slots - 1 */
+	_Atomic(uint32_t) ring_mask;     /* entries - 1 */
 	_Atomic(uint64_t) ring;          /* arena offset */
 	_Atomic(uint64_t) stages[2];     /* arena offsets of the request and response byte streams, 0: none */
-	_Atomic(uint32_t) slot_bytes;
+	_Atomic(uint32_t) entry_bytes;
 	_Atomic(uint16_t) rd_atomic;     /* max_dest_rd_atomic */
 	_Atomic(uint8_t) rnr_retry;
-	/* its owner looks at it by itself: slots and acks for it need no bell (local/doorbell.h) */
+	/* its owner looks at it by itself: entries and acks for it need no bell (local/doorbell.h) */
 	_Atomic(uint8_t) polled;
 	/* As responder. */
 	VB_ALIGNED_LINE _Atomic(uint64_t) ack;
@@ -113,7 +113,7 @@ enum { VB_STAGE_BYTES = 65536 };
 
 /*
  * ack: consumed (low 32 bits) | epoch << 32 (24 bits) | status << 56. status is an enum ibv_wc_status for the
- * slot at `consumed`.
+ * entry at `consumed`.
  */
 static inline uint64_t vb_shm_ack(uint32_t consumed, uint32_t epoch, uint8_t status)
 {
@@ -124,11 +124,11 @@ static inline uint32_t vb_shm_ack_epoch(uint64_t ack) { return ack >> 32 & 0xfff
 static inline uint8_t vb_shm_ack_status(uint64_t ack) { return ack >> 56; }
 
 enum {
-	/* Where the payload is: in the slot or in the request stream; else in the ranges of sge. */
+	/* Where the payload is: in the entry or in the request stream; else in the ranges of sge. */
 	VB_SHM_INLINE = 1,
 	VB_SHM_STAGED = 4,
 	VB_SHM_SOLICITED = 2,
-	VB_SHM_ACKS = 8, /* executed is valid: an ack of the epoch that the slot belongs to */
+	VB_SHM_ACKS = 8, /* executed is valid: an ack of the epoch that the entry belongs to */
 };
 
 /* head: tag (low 32 bits) | opcode << 32 | flags << 40 | entries in sge << 48; tag: position + 1. */
@@ -141,28 +141,28 @@ static inline uint8_t vb_shm_head_opcode(uint64_t head) { return head >> 32 & 0x
 static inline uint8_t vb_shm_head_flags(uint64_t head) { return head >> 40 & 0xff; }
 static inline uint8_t vb_shm_head_nsge(uint64_t head) { return head >> 48 & 0xff; }
 
-struct vb_shm_slot {
+struct vb_shm_entry {
 	_Atomic(uint64_t) head; /* written last */
 	uint32_t length;
 	uint32_t imm;
 	uint64_t remote_addr;
 	uint32_t rkey;
 	union {
-		uint32_t executed; /* slots of the opposite direction */
+		uint32_t executed; /* entries of the opposite direction */
 		uint32_t srqn;  /* of XRC, whose requester has nothing to acknowledge */
 	};
 	union {
-		uint8_t data[32]; /* and more, up to the slot's end */
+		uint8_t data[32]; /* and more, up to the entry's end */
 		struct ibv_sge sge[2];
 		struct {
 			uint64_t compare_add, swap;
 		} atomic;
 	};
 };
-_Static_assert(sizeof(struct vb_shm_slot) == 64, "a short message takes one cache line");
-_Static_assert(offsetof(struct vb_shm_slot, data) == 32, "layout");
+_Static_assert(sizeof(struct vb_shm_entry) == 64, "a short message takes one cache line");
+_Static_assert(offsetof(struct vb_shm_entry, data) == 32, "layout");
 
-enum { VB_SLOT_MIN_BYTES = 128, VB_SLOT_MAX_BYTES = 2048 };
+enum { VB_ENTRY_MIN_BYTES = 128, VB_ENTRY_MAX_BYTES = 2048 };
 
 /*
  * A ring of bells from one process to another, lossy and self-describing: entry i of lap n holds (position +

@@ -80,7 +80,7 @@ static enum step moved(struct vb_local_qp *l, uint64_t n)
 
 static enum step do_send(struct vb_local_qp *l, struct failure *f)
 {
-	struct vb_slot_copy *r = &l->cur;
+	struct vb_entry_copy *r = &l->cur;
 	enum step step = need_receive(l, f);
 	uint64_t n = step == STEP_DONE ? piece(l) : 0;
 	if (n == UINT64_MAX)
@@ -100,14 +100,14 @@ static enum step do_send(struct vb_local_qp *l, struct failure *f)
 
 static enum step check(struct vb_local_qp *l, enum vb_access access, struct failure *f)
 {
-	const struct vb_slot_copy *r = &l->cur;
+	const struct vb_entry_copy *r = &l->cur;
 	return r->done ? STEP_DONE :
 			 answered(vb_xrc_remote_check(l->qp, r->rkey, r->remote_addr, r->length, access), f);
 }
 
 static enum step do_write(struct vb_local_qp *l, struct failure *f)
 {
-	struct vb_slot_copy *r = &l->cur;
+	struct vb_entry_copy *r = &l->cur;
 	if (vb_serve_takes_receive_first(l)) {
 		int err = vb_xrc_remote_check(l->qp, 0, 0, 0, VB_ACCESS_WRITE);
 		enum step step = err ? failed(err, f) : need_receive(l, f);
@@ -135,7 +135,7 @@ static enum step do_write(struct vb_local_qp *l, struct failure *f)
 
 static enum step do_read(struct vb_local_qp *l, struct failure *f)
 {
-	const struct vb_slot_copy *r = &l->cur;
+	const struct vb_entry_copy *r = &l->cur;
 	enum step step = check(l, VB_ACCESS_READ, f);
 	uint64_t n = step == STEP_DONE ? piece(l) : 0;
 	if (n == UINT64_MAX)
@@ -150,7 +150,7 @@ static enum step do_read(struct vb_local_qp *l, struct failure *f)
 
 static enum step do_atomic(struct vb_local_qp *l, struct failure *f)
 {
-	const struct vb_slot_copy *r = &l->cur;
+	const struct vb_entry_copy *r = &l->cur;
 	struct vb_atomic atomic = vb_serve_atomic(l);
 	uint64_t found = 0;
 	if (r->remote_addr % 8)

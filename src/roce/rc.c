@@ -197,9 +197,9 @@ static int attach(struct vb_qp *qp)
 	struct vb_rc_connection *c = err ? NULL : calloc(1, sizeof(*c));
 	if (!c)
 		return err ? err : -ENOMEM;
-	c->slots = aligned_alloc(VB_CACHE_LINE,
-				 vb_align_up((size_t)(qp->sq.mask + 1) * sizeof(*c->slots), VB_CACHE_LINE));
-	if (!c->slots) {
+	c->entries = aligned_alloc(VB_CACHE_LINE,
+				 vb_align_up((size_t)(qp->sq.mask + 1) * sizeof(*c->entries), VB_CACHE_LINE));
+	if (!c->entries) {
 		free(c);
 		return -ENOMEM;
 	}
@@ -268,7 +268,7 @@ static void detach(struct vb_qp *qp)
 	struct vb_rc_connection *c = vb_rc_of(qp);
 	await_sender(c);
 	vb_roce_use(-1);
-	free(c->slots);
+	free(c->entries);
 	free(c);
 	qp->path_state = NULL;
 }

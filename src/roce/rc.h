@@ -32,7 +32,7 @@ struct vb_rc_connection {
 	struct vb_roce_route returnable;
 	const struct vb_roce_route *requests_take; /* one of the two; under sq.lock */
 	struct vb_rc_req requester;
-	struct vb_rc_slot *slots;
+	struct vb_rc_entry *entries;
 	bool requests;                     /* the requester has begun; under sq.lock */
 	/* a thread sends requests; it is to look for more when it has. Under sq.lock */
 	bool is_sending, sends_more;

@@ -364,6 +364,6 @@ void vb_rc_begin_requests(struct vb_rc_connection *c)
 		.place = place,
 		.ctx = c,
 	};
-	vb_rc_req_init(&c->requester, &config, c->slots, c->qp->sq.mask + 1);
+	vb_rc_req_init(&c->requester, &config, c->entries, c->qp->sq.mask + 1);
 	c->requests = true;
 }

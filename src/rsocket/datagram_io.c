@@ -97,11 +97,11 @@ static void gather(uint8_t *to, const struct iovec *iov, int iovcnt)
 static ssize_t send_packet(struct vb_rs_dest *dest, const struct iovec *iov, int iovcnt, size_t bytes)
 {
 	struct vb_rs_port *p = dest->port;
-	uint32_t slot = p->free_slots[--p->num_free];
-	uint8_t *at = p->send_slots + (size_t)slot * VB_RS_SLOT_BYTES;
+	uint32_t buffer = p->free_buffers[--p->num_free];
+	uint8_t *at = p->send_buffers + (size_t)buffer * VB_RS_BUFFER_BYTES;
 	struct ibv_sge sge = { (uintptr_t)at, (uint32_t)(p->header_bytes + bytes), p->send_mr->lkey };
 	struct ibv_send_wr *bad, wr = {
-		.wr_id = VB_RS_IS_SEND | slot,
+		.wr_id = VB_RS_IS_SEND | buffer,
 		.sg_list = &sge,
 		.num_sge = 1,
 		.opcode = IBV_WR_SEND,
@@ -113,14 +113,14 @@ static ssize_t send_packet(struct vb_rs_dest *dest, const struct iovec *iov, int
 	int err = ibv_post_send(p->id->qp, &wr, &bad);
 	if (!err)
 		return (ssize_t)bytes;
-	p->free_slots[p->num_free++] = slot;
+	p->free_buffers[p->num_free++] = buffer;
 	return -err;
 }
 
 static ssize_t send_by_udp(struct vb_rs *s, const struct vb_rs_dest *dest, const struct iovec *iov,
 			   int iovcnt, size_t bytes)
 {
-	uint8_t data[VB_RS_SLOT_BYTES];
+	uint8_t data[VB_RS_BUFFER_BYTES];
 
 	gather(data, iov, iovcnt);
 	return vb_rs_udp_send(s, dest, data, bytes, VB_RS_UDP_DATA);

@@ -27,7 +27,7 @@ enum {
 	PEER_INDEX = 5,
 	PEER_QPN = FAKE_PEER_SLOT << VB_SLOT_SHIFT | PEER_INDEX
 };
-enum { RING_MASK = 15, SLOT_BYTES = 128, KEYS = 4 };
+enum { RING_MASK = 15, ENTRY_BYTES = 128, KEYS = 4 };
 enum { LOCALHOST = 0x7f000001 };
 
 #define BELLS  VB_ARENA_HEAP
@@ -72,14 +72,14 @@ static void be_decent(uint8_t rnr_retry)
 	b->psns[0] = b->psns[1] = 100;
 	b->ring_mask = RING_MASK;
 	b->ring = RING;
-	b->slot_bytes = SLOT_BYTES;
+	b->entry_bytes = ENTRY_BYTES;
 	b->stages[0] = STAGES;
 	b->stages[1] = STAGES + VB_STAGE_BYTES;
 	b->rd_atomic = 4;
 	b->rnr_retry = rnr_retry;
 	b->bound_epoch = epoch();
 	b->mode = (own & 0xffff) << 8 | VB_SHM_RESPONDS | VB_SHM_REQUESTS;
-	memset(at(RING), 0, (RING_MASK + 1) * SLOT_BYTES);
+	memset(at(RING), 0, (RING_MASK + 1) * ENTRY_BYTES);
 	w.position = 0;
 }
 
@@ -144,7 +144,7 @@ static void publish(void)
 					   IBV_WR_RDMA_READ,
 					   IBV_WR_ATOMIC_CMP_AND_SWP,
 					   IBV_WR_ATOMIC_FETCH_AND_ADD };
-	struct vb_shm_slot *s = at(RING + (w.position & RING_MASK) * SLOT_BYTES);
+	struct vb_shm_entry *s = at(RING + (w.position & RING_MASK) * ENTRY_BYTES);
 	uint8_t opcode = take(w.in), zone = take(w.in), shape = take(w.in);
 
 	unsigned flags = (shape & 7) | (zone & 16 ? VB_SHM_ACKS : 0), nsge = shape & 16 ? 2 :
@@ -283,7 +283,7 @@ static void scribble(void)
 		break;
 	case 2:
 	case 3:
-		store(RING + (w.position & RING_MASK) * SLOT_BYTES + offset % SLOT_BYTES, width,
+		store(RING + (w.position & RING_MASK) * ENTRY_BYTES + offset % ENTRY_BYTES, width,
 		      some_value());
 		break;
 	case 4:

@@ -13,25 +13,25 @@
 #include "proto/rc/rc_requester.h"
 #include "wire/syndrome.h"
 
-enum { MTU = 256, SLOTS = 8, MAX_STEPS = 400, MAX_WRITES = 20000 };
+enum { MTU = 256, ENTRIES = 8, MAX_STEPS = 400, MAX_WRITES = 20000 };
 
 static struct world {
 	struct vb_rc_req req;
-	struct vb_rc_slot slots[SLOTS];
+	struct vb_rc_entry entries[ENTRIES];
 	uint64_t now;
 	uint32_t completed;
 	bool over;
 } w;
 
-static const struct vb_rc_slot *slot_of(uint32_t position)
+static const struct vb_rc_entry *entry_of(uint32_t position)
 {
 	must(position - w.req.head < w.req.tail - w.req.head);
-	return &w.slots[position % SLOTS];
+	return &w.entries[position % ENTRIES];
 }
 
 static int place(void *ctx, uint32_t position, uint64_t offset, const void *bytes, size_t len)
 {
-	const struct vb_request *r = &slot_of(position)->request;
+	const struct vb_request *r = &entry_of(position)->request;
 
 	must(vb_request_is_answered(r) && offset + len <= r->length && !w.over);
 	return ((const uint8_t *)bytes)[0] == 0xee ? -1 : 0;
@@ -44,7 +44,7 @@ static void check_counts(void)
 	must(r->una <= r->next && r->next <= r->end && r->acked <= r->next &&
 	     r->next - r->una <= VB_RC_WINDOW);
 	must(r->reads_count <= r->config.max_rd_atomic);
-	must(r->reported == w.completed && r->head - r->reported <= SLOTS && r->tail - r->head <= SLOTS);
+	must(r->reported == w.completed && r->head - r->reported <= ENTRIES && r->tail - r->head <= ENTRIES);
 }
 
 static void complete(void)
@@ -79,7 +79,7 @@ static void write_some(unsigned most)
 	struct vb_packet_out out;
 
 	for (unsigned i = 0; i < most && vb_rc_req_write(&w.req, w.now, &out); i++) {
-		const struct vb_request *r = &slot_of(out.position)->request;
+		const struct vb_request *r = &entry_of(out.position)->request;
 		must(out.header_bytes <= VB_MAX_HEADER_BYTES && out.payload_bytes <= MTU);
 		must(out.payload_bytes == 0 || (!vb_request_is_answered(r) &&
 			out.payload_at + out.payload_bytes <= r->length));
@@ -152,7 +152,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			       .rnr_retry = take(&in) % 8,
 			       .ack_timeout_ns = (uint64_t)take(&in) << 20,
 			       .place = place },
-		       w.slots, SLOTS);
+		       w.entries, ENTRIES);
 	for (unsigned i = 0; in.left && i < MAX_STEPS; i++) {
 		uint8_t step = take(&in);
 		switch (step % 8) {

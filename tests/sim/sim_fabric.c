@@ -25,7 +25,7 @@
 #define KIB 1024u
 #define TEN_GBIT 800 /* ps per byte */
 
-enum { SLOTS = 16, WINDOW = 1024, RETRY_TIME_MS = 67, RETRIES = 7, HEADERS = 12 + FABRIC_OVERHEAD };
+enum { ENTRIES = 16, WINDOW = 1024, RETRY_TIME_MS = 67, RETRIES = 7, HEADERS = 12 + FABRIC_OVERHEAD };
 
 /* ---- flows ---- */
 
@@ -33,10 +33,10 @@ struct flow {
 	unsigned from, to;
 	uint32_t mtu, message;   /* bytes */
 	uint64_t messages;       /* UINT64_MAX: without end */
-	uint64_t pause_ns;       /* after each message; 0: SLOTS of them at a time */
+	uint64_t pause_ns;       /* after each message; 0: ENTRIES of them at a time */
 	void (*done)(struct flow *flow); /* a message has completed */
 	struct vb_rc_req req;
-	struct vb_rc_slot slots[SLOTS];
+	struct vb_rc_entry entries[ENTRIES];
 	struct vb_rc_resp resp;
 	struct vb_cnp cnp;
 	struct fabric_event go;  /* a deadline, or room in the link */
@@ -201,7 +201,7 @@ static void start(struct flow *f, uint64_t at_ns)
 		       &(struct vb_rc_req_config){ .to = to, .mtu = f->mtu, .max_window = WINDOW,
 			       .max_rd_atomic = 16, .retry_count = RETRIES, .rnr_retry = 7,
 			       .ack_timeout_ns = RETRY_TIME_MS * MS, .place = place },
-		       f->slots, SLOTS);
+		       f->entries, ENTRIES);
 	vb_rc_resp_init(&f->resp, &(struct vb_rc_resp_config){ .to = to,
 							       .mtu = f->mtu,
 							       .max_rd_atomic = 16,

@@ -37,7 +37,7 @@
 enum {
 	MAX_CONNECTIONS = 5,
 	MAX_REQUESTS = 320,
-	SLOTS = 16,
+	ENTRIES = 16,
 	MEMORY = 32768,
 	MAX_MESSAGE = 24576,
 	ATOMIC_AREA = 64,
@@ -113,7 +113,7 @@ struct end {
 	uint32_t qpn, mtu;
 	struct vb_rc_req req;
 	struct vb_rc_resp resp;
-	struct vb_rc_slot slots[SLOTS];
+	struct vb_rc_entry entries[ENTRIES];
 	struct posted posted[MAX_REQUESTS];
 	unsigned num_posted, num_done, to_post;
 	int refused_at;			/* -1: none */
@@ -666,7 +666,7 @@ static void set_up_end(struct end *end, struct end *peer, uint32_t mtu, unsigned
 		.max_window = 4u << sim_pick(9),
 		.max_rd_atomic = (uint8_t)depth, .retry_count = 7, .rnr_retry = VB_RNR_RETRY_FOREVER,
 		.ack_timeout_ns = p->dies || p->refused ? 8 * MS : 0, .place = place, .ctx = end },
-			end->slots, SLOTS);
+			end->entries, ENTRIES);
 	vb_rc_resp_init(&end->resp,
 			&(struct vb_rc_resp_config){ .to = to,
 						     .mtu = mtu,

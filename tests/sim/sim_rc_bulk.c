@@ -15,8 +15,8 @@
 #include "chance.h"
 #include "unseen.h"
 
-enum { MTU = 1024, MESSAGE = 65536, MESSAGES = 1024, SLOTS = 128, IN_FLIGHT = 4096, BATCH = 64, OVERHEAD = 66,
-	PICO_PER_BYTE = 1000, PAUSE_NS = 100000000 };
+enum { MTU = 1024, MESSAGE = 65536, MESSAGES = 1024, ENTRIES = 128, IN_FLIGHT = 4096, BATCH = 64,
+	OVERHEAD = 66, PICO_PER_BYTE = 1000, PAUSE_NS = 100000000 };
 
 struct path {
 	const char *name;
@@ -60,7 +60,7 @@ static struct world {
 	const struct path *path;
 	struct vb_rc_req req;
 	struct vb_rc_resp resp;
-	struct vb_rc_slot slots[SLOTS];
+	struct vb_rc_entry entries[ENTRIES];
 	struct direction there, back;
 	uint64_t now, random;
 	unsigned posted, allowed, done, lost, packets;
@@ -143,7 +143,7 @@ static uint64_t run(const struct path *path)
 	w.allowed = path->group ? path->group : MESSAGES;
 	vb_rc_req_init(&w.req, &(struct vb_rc_req_config){ .to = to, .mtu = MTU, .max_window = 1024,
 		.max_rd_atomic = 16, .retry_count = 7,
-		.rnr_retry = 7, .place = place }, w.slots, SLOTS);
+		.rnr_retry = 7, .place = place }, w.entries, ENTRIES);
 	vb_rc_resp_init(&w.resp, &(struct vb_rc_resp_config){ .to = to,
 							      .mtu = MTU,
 							      .max_rd_atomic = 16,

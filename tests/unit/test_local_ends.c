@@ -22,12 +22,12 @@
 #include "local/mapped.h"
 #include "local/qp.h"
 #include "local/reach.h"
-#include "local/slots.h"
+#include "local/ring.h"
 #include "local/translation.h"
 #include "rig.h"
 
 enum { LOCALHOST = 0x7f000001, QPS = 70, BLOCKS = 8, WATCHDOG_S = 60, MANY_LOOKS = 1000, KEY = 0x101,
-	GIVE = 2, WRITTEN = 64, LONG = 200 /* more than a slot holds */ };
+	GIVE = 2, WRITTEN = 64, LONG = 200 /* more than an entry holds */ };
 
 static struct rig_qp qps[QPS];
 static unsigned nqps;
@@ -149,7 +149,7 @@ static void cut__leaves_what_the_peer_reads(void **state)
 		connect_all(1);
 		uint64_t ring = local(0)->ring_offset;
 		struct vb_shm_bells *out = local(0)->peer->out;
-		size_t ring_bytes = (local(0)->qp->sq.mask + 1) * local(0)->req.slot_bytes;
+		size_t ring_bytes = (local(0)->qp->sq.mask + 1) * local(0)->req.entry_bytes;
 		block(0)->busy[half] = 1;
 		rig_register_again(OPEN);
 		assert_int_equal(atomic_load(&out->cut), 1);
@@ -299,7 +299,7 @@ static void send_long(void)
 	assert_int_equal(vb_qp_post_send(&qps[0].qp, &wr, &bad), 0);
 }
 
-/* More than 2^31 messages have passed that were their slots. */
+/* More than 2^31 messages have passed that were their entries. */
 static void stream__goes_on_after_any_number_of_short_messages(void **state)
 {
 	link_by_streams();
@@ -345,16 +345,16 @@ static void stream__without_memory_fails_the_request(void **state)
 #define RING  (VB_ARENA_HEAP + 0x4000)
 #define STAGE (VB_ARENA_HEAP + 0x5000)
 
-enum { RING_MASK = 3, SLOT_BYTES = 128, SHORT = 8, FOR_EVER = 7, PASSES = 4 };
+enum { RING_MASK = 3, ENTRY_BYTES = 128, SHORT = 8, FOR_EVER = 7, PASSES = 4 };
 
 /* The peer's queue pair sends to this one, too, from here on. */
 static void begin_epoch(uint32_t epoch, uint8_t rnr_retry)
 {
 	struct vb_shm_qp *b = block(0);
-	memset(fake_arena + RING, 0, (RING_MASK + 1) * SLOT_BYTES);
+	memset(fake_arena + RING, 0, (RING_MASK + 1) * ENTRY_BYTES);
 	b->ring = RING;
 	b->ring_mask = RING_MASK;
-	b->slot_bytes = SLOT_BYTES;
+	b->entry_bytes = ENTRY_BYTES;
 	b->stages[VB_STREAM_REQUEST] = STAGE;
 	b->put[VB_STREAM_REQUEST] = 0;
 	b->rnr_retry = rnr_retry;
@@ -364,7 +364,7 @@ static void begin_epoch(uint32_t epoch, uint8_t rnr_retry)
 
 static void publish(uint32_t position, unsigned flags)
 {
-	struct vb_shm_slot *s = (void *)(fake_arena + RING + (position & RING_MASK) * SLOT_BYTES);
+	struct vb_shm_entry *s = (void *)(fake_arena + RING + (position & RING_MASK) * ENTRY_BYTES);
 	s->length = SHORT;
 	atomic_store(&s->head, vb_shm_head(position + 1, IBV_WR_SEND, flags, 0));
 }
@@ -659,11 +659,11 @@ static void capture__in_the_middle_of_messages(void **state)
 	connect_all(1);
 	struct vb_local_qp *l = local(0);
 	assert_non_null(l->piece = calloc(1, sizeof(*l->piece)));
-	l->cur = (struct vb_slot_copy){ .length = SHORT };
+	l->cur = (struct vb_entry_copy){ .length = SHORT };
 	vb_capture_passed(l, SHORT);
 	assert_int_equal(l->capture.passed_bytes, SHORT);
 	atomic_store(&l->resp.next, 1);
-	l->cur = (struct vb_slot_copy){ .length = LONG, .done = SHORT };
+	l->cur = (struct vb_entry_copy){ .length = LONG, .done = SHORT };
 	vb_capture_passed(l, LONG - SHORT);
 	assert_int_equal(l->capture.passed_bytes, SHORT); /* there is no room for more */
 	atomic_store(&l->resp.next, 0);

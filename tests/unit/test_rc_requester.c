@@ -13,12 +13,12 @@
 #include "proto/rc/rc_requester.h"
 #include "wire/timers.h"
 
-enum { SLOTS = 8, MTU = 256, FIRST_PSN = 0xfffffe, TIMEOUT_NS = 50000000 };
+enum { ENTRIES = 8, MTU = 256, FIRST_PSN = 0xfffffe, TIMEOUT_NS = 50000000 };
 
 /* A requester, and what it was given to place. Time stands still unless a test moves it. */
 static struct fixture {
 	struct vb_rc_req req;
-	struct vb_rc_slot slots[SLOTS];
+	struct vb_rc_entry entries[ENTRIES];
 	struct vb_packet_out out;
 	struct test_packet t;
 	uint64_t now;
@@ -44,7 +44,7 @@ static int setup_with(unsigned max_rd_atomic)
 		.first_psn = FIRST_PSN, .max_window = 512,
 		.max_rd_atomic = (uint8_t)max_rd_atomic, .retry_count = 2, .rnr_retry = 2,
 			.ack_timeout_ns = TIMEOUT_NS, .place = place,
-		.ctx = &f }, f.slots, SLOTS);
+		.ctx = &f }, f.entries, ENTRIES);
 	return 0;
 }
 
@@ -111,7 +111,7 @@ static void post__limits(void **state)
 	struct vb_request atomic = { .kind = VB_REQ_FETCH_ADD, .length = 8 },
 			  misfit = { .kind = VB_REQ_FETCH_ADD, .length = 4 };
 
-	for (unsigned i = 0; i < SLOTS; i++)
+	for (unsigned i = 0; i < ENTRIES; i++)
 		post(VB_REQ_SEND, 1);
 	assert_int_equal(vb_rc_req_post(&f.req, &atomic), -EAGAIN);
 	assert_int_equal(vb_rc_req_post(&f.req, &misfit), -EINVAL);

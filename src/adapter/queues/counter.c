@@ -6,7 +6,7 @@
 #include "adapter/memory/arena.h"
 #include "base/log.h"
 
-static struct vb_counter **slot_of(struct vb_qp *qp, unsigned op)
+static struct vb_counter **place_of(struct vb_qp *qp, unsigned op)
 {
 	switch (op) {
 	case IBV_QP_ATTACH_COMP_CNTR_OP_SEND:
@@ -40,13 +40,13 @@ static unsigned op_of(unsigned wc_opcode)
 
 void vb_counter_add(struct vb_qp *qp, unsigned wc_opcode, enum ibv_wc_status status, uint64_t bytes)
 {
-	struct vb_counter **slot = slot_of(qp, op_of(wc_opcode));
-	if (!slot || !*slot)
+	struct vb_counter **place = place_of(qp, op_of(wc_opcode));
+	if (!place || !*place)
 		return;
 	if (status != IBV_WC_SUCCESS)
-		atomic_fetch_add_explicit(&(*slot)->failed, 1, memory_order_release);
+		atomic_fetch_add_explicit(&(*place)->failed, 1, memory_order_release);
 	else
-		atomic_fetch_add_explicit(&(*slot)->done, (*slot)->in_bytes ? bytes : 1,
+		atomic_fetch_add_explicit(&(*place)->done, (*place)->in_bytes ? bytes : 1,
 					  memory_order_release);
 }
 
@@ -59,7 +59,7 @@ static int check(struct vb_qp *qp, unsigned ops)
 		return -EINVAL;
 	}
 	for (unsigned op = 1; op <= VB_COUNTER_OPS; op <<= 1) {
-		if ((ops & op) && slot_of(qp, op) && *slot_of(qp, op)) {
+		if ((ops & op) && place_of(qp, op) && *place_of(qp, op)) {
 			vb_explain(call, "op_mask 0x%x: the queue pair counts operation 0x%x already", ops,
 				   op);
 			return -EBUSY;
@@ -83,7 +83,7 @@ int vb_qp_attach_counter(struct vb_qp *qp, struct vb_counter *counter, unsigned 
 	int err = ops ? check(qp, ops) : -EINVAL;
 	for (unsigned op = 1; !err && op <= VB_COUNTER_OPS; op <<= 1)
 		if (ops & op) {
-			*slot_of(qp, op) = counter;
+			*place_of(qp, op) = counter;
 			atomic_fetch_add(&counter->qps, 1);
 		}
 	if (!err && (ops & IBV_QP_ATTACH_COMP_CNTR_OP_RECV))

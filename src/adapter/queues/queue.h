@@ -65,7 +65,7 @@ struct vb_receive {
 
 static inline struct vb_receive *vb_receive_at(const struct vb_rq *rq, uint32_t position)
 {
-	return (struct vb_receive *)(rq->slots + (size_t)(position & rq->mask) * rq->stride);
+	return (struct vb_receive *)(rq->entries + (size_t)(position & rq->mask) * rq->stride);
 }
 
 /* 0, or the errno value with which a receive is refused that would be posted at this position. */
@@ -156,7 +156,7 @@ static inline uint32_t vb_qp_domain(const struct vb_qp *qp)
 
 static inline struct vb_sqe *vb_sq_at(const struct vb_sq *sq, uint32_t position)
 {
-	return (struct vb_sqe *)(sq->slots + (size_t)(position & sq->mask) * sq->stride);
+	return (struct vb_sqe *)(sq->entries + (size_t)(position & sq->mask) * sq->stride);
 }
 
 /* Has anything begun that has not ended? sq.lock is held. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Receive queues, a QP's own and shared ones. A receive is copied out when it is taken, so slots are a plain
- * ring for both.
+ * Receive queues, a QP's own and shared ones. A receive is copied out when it is taken, so entries are a
+ * plain ring for both.
  */
 #include <errno.h>
 #include <string.h>
@@ -21,14 +21,14 @@ int vb_rq_init(struct vb_rq *rq, struct vb_pd *pd, uint32_t max_wr, uint32_t max
 	rq->stride = sizeof(struct vb_receive) + max_sge * sizeof(struct ibv_sge);
 	rq->pd = pd;
 	int err = vb_queue_memory_take(&rq->memory, pd, max_wr ? (size_t)(rq->mask + 1) * rq->stride : 0);
-	rq->slots = rq->memory.at;
+	rq->entries = rq->memory.at;
 	return err;
 }
 
 void vb_rq_fini(struct vb_rq *rq)
 {
 	vb_queue_memory_give(&rq->memory, rq->pd);
-	rq->slots = NULL;
+	rq->entries = NULL;
 }
 
 void vb_rq_reset(struct vb_rq *rq)
@@ -89,8 +89,8 @@ bool vb_rq_names(struct vb_rq *rq, uint64_t addr, uint64_t bytes)
 {
 	bool found = false;
 	vb_lock(&rq->lock);
-	uint32_t slots = rq->slots ? vb_min_u32(tail_of(rq), rq->mask + 1) : 0;
-	for (uint32_t i = 0; i < slots && !found; i++) {
+	uint32_t n = rq->entries ? vb_min_u32(tail_of(rq), rq->mask + 1) : 0;
+	for (uint32_t i = 0; i < n && !found; i++) {
 		const struct vb_receive *s = vb_receive_at(rq, i);
 		for (uint32_t k = 0; k < s->nsge && !found; k++)
 			found = addr < s->sge[k].addr + s->sge[k].length && s->sge[k].addr < addr + bytes;
@@ -240,7 +240,7 @@ static int resize(struct vb_srq *srq, uint32_t max_wr)
 	int err = vb_rq_init(&grown, srq->pd, max_wr, srq->rq.max_sge);
 	if (err)
 		return err;
-	memset(grown.slots, 0, (size_t)(grown.mask + 1) * grown.stride);
+	memset(grown.entries, 0, (size_t)(grown.mask + 1) * grown.stride);
 	struct vb_rq *rq = &srq->rq;
 	vb_lock(&rq->lock);
 	bool fits = tail_of(rq) - atomic_load(&rq->polled) <= max_wr;
@@ -250,7 +250,7 @@ static int resize(struct vb_srq *srq, uint32_t max_wr)
 			memcpy(vb_receive_at(&grown, i), vb_receive_at(rq, i), rq->stride);
 		unwanted = rq->memory;
 		rq->memory = grown.memory;
-		rq->slots = grown.slots;
+		rq->entries = grown.entries;
 		rq->mask = grown.mask;
 		rq->max_wr = max_wr;
 	}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Send queues: posting, completion in order, and the way into the error state. An entry is pending from its
- * post until the path completes it; its slot is free again when a completion at or behind it has been polled,
- * as with a hardware queue whose driver learns from completions alone how far the adapter got.
+ * post until the path completes it; its place is free again when a completion at or behind it has been
+ * polled, as with a hardware queue whose driver learns from completions alone how far the adapter got.
  */
 #include <errno.h>
 #include <string.h>

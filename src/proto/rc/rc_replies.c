@@ -69,9 +69,9 @@ static uint32_t count_missing(const struct vb_rc_req *req, uint64_t *psn)
 	uint32_t missing = 0;
 
 	for (uint64_t at = *psn; at < req->acked;) {
-		const struct vb_rc_slot *slot = slot_at(req, position_of(req, at));
-		uint64_t end = vb_min_u64(slot->end, req->acked);
-		for (; at < end && is_answered_slot(slot); at++)
+		const struct vb_rc_entry *entry = entry_at(req, position_of(req, at));
+		uint64_t end = vb_min_u64(entry->end, req->acked);
+		for (; at < end && is_answered_entry(entry); at++)
 			if (!has_answer(req, at) && !missing++)
 				*psn = at;
 		at = end;
@@ -105,11 +105,11 @@ static bool clear_answer(struct vb_rc_req *req, uint64_t psn)
 }
 
 /* The end of the oldest request's PSNs that are done. */
-static uint64_t done_within(struct vb_rc_req *req, const struct vb_rc_slot *slot)
+static uint64_t done_within(struct vb_rc_req *req, const struct vb_rc_entry *entry)
 {
-	uint64_t end = vb_min_u64(slot->end, req->next), una = req->una;
+	uint64_t end = vb_min_u64(entry->end, req->next), una = req->una;
 
-	if (!is_answered_slot(slot))
+	if (!is_answered_entry(entry))
 		return req->acked > una ? vb_min_u64(end, req->acked) : una;
 	while (una < end && clear_answer(req, una))
 		una++;
@@ -120,9 +120,9 @@ static uint64_t done_within(struct vb_rc_req *req, const struct vb_rc_slot *slot
 static void advance_una(struct vb_rc_req *req)
 {
 	while (req->head != req->tail && !req->broken) {
-		const struct vb_rc_slot *slot = slot_at(req, req->head);
-		req->una = done_within(req, slot);
-		if (req->una < slot->end)
+		const struct vb_rc_entry *entry = entry_at(req, req->head);
+		req->una = done_within(req, entry);
+		if (req->una < entry->end)
 			break;
 		if (req->sending == req->head)
 			req->sending++;
@@ -232,8 +232,8 @@ static enum vb_rc_status status_of_nak(unsigned code)
 /* The PSN is one of a READ or atomic that the responder has executed, and the answer has not come. */
 static bool is_answer_missing(const struct vb_rc_req *req, uint64_t psn)
 {
-	return req->una <= psn && psn < req->acked && is_answered_slot(slot_at(req, position_of(req, psn))) &&
-	       !has_answer(req, psn);
+	return req->una <= psn && psn < req->acked &&
+	       is_answered_entry(entry_at(req, position_of(req, psn))) && !has_answer(req, psn);
 }
 
 /* The responder was asked for the answer again, and refuses. */
@@ -333,9 +333,9 @@ static int place_atomic(struct vb_rc_req *req, uint32_t position, const struct v
 	return req->config.place(req->config.ctx, position, 0, &original, sizeof(original));
 }
 
-static bool is_atomic(const struct vb_rc_slot *slot)
+static bool is_atomic(const struct vb_rc_entry *entry)
 {
-	return slot->request.kind == VB_REQ_COMPARE_SWAP || slot->request.kind == VB_REQ_FETCH_ADD;
+	return entry->request.kind == VB_REQ_COMPARE_SWAP || entry->request.kind == VB_REQ_FETCH_ADD;
 }
 
 static enum vb_rc_verdict receive_answer(struct vb_rc_req *req, uint64_t now, uint64_t psn,
@@ -344,14 +344,14 @@ static enum vb_rc_verdict receive_answer(struct vb_rc_req *req, uint64_t now, ui
 	if (psn < req->una || psn >= req->next || has_answer(req, psn))
 		return VB_RC_IGNORED;
 	uint32_t position = position_of(req, psn);
-	const struct vb_rc_slot *slot = slot_at(req, position);
+	const struct vb_rc_entry *entry = entry_at(req, position);
 	bool atomic = packet->row->operation == VB_OP_ATOMIC_ACK;
-	if (!is_answered_slot(slot) || is_atomic(slot) != atomic)
+	if (!is_answered_entry(entry) || is_atomic(entry) != atomic)
 		return VB_RC_IGNORED;
 	learn_credits(req, packet);
-	uint64_t offset = (psn - slot->first) * req->config.mtu;
+	uint64_t offset = (psn - entry->first) * req->config.mtu;
 	if (!atomic && packet->payload_bytes !=
-			       vb_min_u64(req->config.mtu, vb_request_answer_bytes(&slot->request) - offset))
+			       vb_min_u64(req->config.mtu, vb_request_answer_bytes(&entry->request) - offset))
 		vb_rc_req_break(req, position, VB_RC_BAD_RESPONSE);
 	else if (atomic ? place_atomic(req, position, packet) : place_read(req, position, offset, packet))
 		vb_rc_req_break(req, position, VB_RC_LOCAL);

@@ -9,15 +9,15 @@ enum {
 	ASK_EVERY = 32,		/* packets at most between those that ask for an ACK */
 };
 
-void vb_rc_req_init(struct vb_rc_req *req, const struct vb_rc_req_config *config, struct vb_rc_slot *slots,
-		    uint32_t num_slots)
+void vb_rc_req_init(struct vb_rc_req *req, const struct vb_rc_req_config *config, struct vb_rc_entry *entries,
+		    uint32_t num_entries)
 {
 	uint64_t first = vb_psn_first(config->first_psn);
 
 	*req = (struct vb_rc_req){
 		.config = *config,
-		.slots = slots,
-		.mask = num_slots - 1,
+		.entries = entries,
+		.mask = num_entries - 1,
 		.una = first,
 		.acked = first,
 		.next = first,
@@ -37,12 +37,12 @@ int vb_rc_req_post(struct vb_rc_req *req, const struct vb_request *request)
 		return -EINVAL;
 	if (req->tail - req->head > req->mask)
 		return -EAGAIN;
-	*slot_at(req, req->tail) = (struct vb_rc_slot){
+	*entry_at(req, req->tail) = (struct vb_rc_entry){
 		.request = *request,
 		.first = req->end,
 		.end = req->end + vb_request_packets(request, req->config.mtu),
 	};
-	req->end = slot_at(req, req->tail)->end;
+	req->end = entry_at(req, req->tail)->end;
 	req->tail++;
 	return 0;
 }
@@ -55,10 +55,10 @@ void vb_rc_req_skip(struct vb_rc_req *req)
 static void make_packet(struct vb_rc_req *req, uint32_t position, uint64_t psn, uint32_t count,
 			struct vb_packet_out *out)
 {
-	const struct vb_rc_slot *slot = slot_at(req, position);
+	const struct vb_rc_entry *entry = entry_at(req, position);
 
-	vb_request_packet(&slot->request, &req->config.to, req->config.mtu, (uint32_t)psn,
-		(uint32_t)(psn - slot->first), count, out);
+	vb_request_packet(&entry->request, &req->config.to, req->config.mtu, (uint32_t)psn,
+		(uint32_t)(psn - entry->first), count, out);
 	out->position = position;
 }
 
@@ -105,13 +105,13 @@ static bool find_missing(struct vb_rc_req *req, uint32_t *position)
 		req->resend_from = req->una;
 	while (req->resend_from < vb_min_u64(req->resend_end, req->next)) {
 		*position = position_of(req, req->resend_from);
-		const struct vb_rc_slot *slot = slot_at(req, *position);
-		bool answered = is_answered_slot(slot);
+		const struct vb_rc_entry *entry = entry_at(req, *position);
+		bool answered = is_answered_entry(entry);
 		if (is_beyond_failure(req, *position))
 			return false;
 		if (answered ? !has_answer(req, req->resend_from) : req->resend_from >= req->acked)
 			return true;
-		req->resend_from = answered ? req->resend_from + 1 : vb_min_u64(slot->end, req->acked);
+		req->resend_from = answered ? req->resend_from + 1 : vb_min_u64(entry->end, req->acked);
 	}
 	return false;
 }
@@ -124,7 +124,7 @@ static bool write_resend(struct vb_rc_req *req, uint64_t now, struct vb_packet_o
 		req->resend_from = req->resend_end = 0;
 		return false;
 	}
-	if (is_answered_slot(slot_at(req, position)))
+	if (is_answered_entry(entry_at(req, position)))
 		resend_read(req, position, req->resend_from, out);
 	else
 		resend_data(req, position, req->resend_from, out);
@@ -138,11 +138,11 @@ static bool write_resend(struct vb_rc_req *req, uint64_t now, struct vb_packet_o
 /* ---- sending ---- */
 
 /* How many responses to ask for: enough to use the window in few requests; 0: better wait for more room. */
-static uint32_t read_share(const struct vb_rc_req *req, const struct vb_rc_slot *slot)
+static uint32_t read_share(const struct vb_rc_req *req, const struct vb_rc_entry *entry)
 {
 	uint32_t size = req->window.size, room = size - (uint32_t)(req->next - req->una);
 	uint32_t sharers = vb_min_u32(req->config.max_rd_atomic, 4);
-	uint32_t left = (uint32_t)vb_min_u64(slot->end - req->next, size);
+	uint32_t left = (uint32_t)vb_min_u64(entry->end - req->next, size);
 
 	return room < vb_min_u32(left, size / 4) ? 0 : vb_min_u32(left, vb_min_u32(room, size / sharers));
 }
@@ -154,33 +154,33 @@ static bool is_within_credits(const struct vb_rc_req *req, uint32_t messages)
 }
 
 /* Is a receive known for the next packet's message? If not, the packet may go alone. */
-static bool has_credit(const struct vb_rc_req *req, const struct vb_rc_slot *slot)
+static bool has_credit(const struct vb_rc_req *req, const struct vb_rc_entry *entry)
 {
-	bool begins = req->next == slot->first;
+	bool begins = req->next == entry->first;
 
-	if (!vb_request_takes_receive(&slot->request) || (!begins && req->acked > slot->first))
+	if (!vb_request_takes_receive(&entry->request) || (!begins && req->acked > entry->first))
 		return true;
 	return is_within_credits(req, req->messages + begins) || req->una == req->next;
 }
 
 /* The next request to send; false: it fails. max_rd_atomic may have become 0 since it was posted. */
-static bool is_permitted(struct vb_rc_req *req, const struct vb_rc_slot *slot)
+static bool is_permitted(struct vb_rc_req *req, const struct vb_rc_entry *entry)
 {
-	if (!is_answered_slot(slot) || req->config.max_rd_atomic)
+	if (!is_answered_entry(entry) || req->config.max_rd_atomic)
 		return true;
 	vb_rc_req_break(req, req->sending, VB_RC_LOCAL_OPERATION);
 	return false;
 }
 
-static bool may_go(const struct vb_rc_req *req, const struct vb_rc_slot *slot)
+static bool may_go(const struct vb_rc_req *req, const struct vb_rc_entry *entry)
 {
 	if (req->next - req->una >= req->window.size || (is_recovering(req) && req->peer != VB_RC_PEER_KEEPS))
 		return false;
-	if (slot->request.fence && req->next == slot->first && req->reads_count)
+	if (entry->request.fence && req->next == entry->first && req->reads_count)
 		return false;
-	if (is_answered_slot(slot))
+	if (is_answered_entry(entry))
 		return req->reads_count < req->config.max_rd_atomic;
-	return has_credit(req, slot);
+	return has_credit(req, entry);
 }
 
 /* Called last: then only the pace delays the packet. */
@@ -210,22 +210,22 @@ static bool wants_ack(const struct vb_rc_req *req)
 }
 
 /* After this packet, the begin or the end of its message, the next message may have to wait for an ACK. */
-static bool is_last_credit(const struct vb_rc_req *req, const struct vb_rc_slot *slot, uint64_t psn)
+static bool is_last_credit(const struct vb_rc_req *req, const struct vb_rc_entry *entry, uint64_t psn)
 {
-	return !is_within_credits(req, req->messages + 1) && (psn == slot->first || req->next == slot->end);
+	return !is_within_credits(req, req->messages + 1) && (psn == entry->first || req->next == entry->end);
 }
 
 static bool write_new(struct vb_rc_req *req, uint64_t now, struct vb_packet_out *out)
 {
 	if (req->next == req->end)
 		return false;
-	if (req->next == slot_at(req, req->sending)->end)
+	if (req->next == entry_at(req, req->sending)->end)
 		req->sending++;
-	const struct vb_rc_slot *slot = slot_at(req, req->sending);
-	bool answered = is_answered_slot(slot);
-	if (is_beyond_failure(req, req->sending) || !is_permitted(req, slot) || !may_go(req, slot))
+	const struct vb_rc_entry *entry = entry_at(req, req->sending);
+	bool answered = is_answered_entry(entry);
+	if (is_beyond_failure(req, req->sending) || !is_permitted(req, entry) || !may_go(req, entry))
 		return false;
-	uint32_t count = answered ? read_share(req, slot) : 1;
+	uint32_t count = answered ? read_share(req, entry) : 1;
 	if (count == 0 || is_held_by_pace(req, now))
 		return false;
 	vb_rc_window_sent(&req->window, now, count);
@@ -233,9 +233,9 @@ static bool write_new(struct vb_rc_req *req, uint64_t now, struct vb_packet_out 
 	if (answered)
 		note_read(req, count);
 	uint64_t psn = req->next;
-	req->messages += answered || psn == slot->first;
+	req->messages += answered || psn == entry->first;
 	req->next += count;
-	if (answered || wants_ack(req) || is_last_credit(req, slot, psn)) {
+	if (answered || wants_ack(req) || is_last_credit(req, entry, psn)) {
 		if (!answered)
 			vb_packet_out_ask(out);
 		req->asked = req->next;

@@ -49,7 +49,7 @@
  *
  * What it leaves out: alternate paths.
  *
- * Who owns what. The caller owns the struct, the slots and the data. Payload is named by (position, offset,
+ * Who owns what. The caller owns the struct, the entries and the data. Payload is named by (position, offset,
  * bytes) each time that it is sent, so data must stay unchanged until its request completes. Threading: none;
  * one of the caller's locks covers the machine. A packet that is ignored has changed nothing.
  *
@@ -109,14 +109,14 @@ struct vb_rc_req_config {
 };
 
 /* A posted request with its PSNs. One cache line. */
-struct vb_rc_slot {
+struct vb_rc_entry {
 	struct vb_request request;
 	uint64_t first, end;
 };
 
 struct vb_rc_req {
 	struct vb_rc_req_config config;
-	struct vb_rc_slot *slots;
+	struct vb_rc_entry *entries;
 	uint32_t mask;
 	/* positions: reported complete <= complete <= that of next <= posted */
 	uint32_t reported, head, sending, tail;
@@ -163,11 +163,11 @@ struct vb_rc_completion {
 	enum vb_rc_status status;
 };
 
-/* slots: a power of two of them, which limits the requests that are posted and not complete. */
-void vb_rc_req_init(struct vb_rc_req *req, const struct vb_rc_req_config *config, struct vb_rc_slot *slots,
-		    uint32_t num_slots);
+/* entries: a power of two of them, which limits the requests that are posted and not complete. */
+void vb_rc_req_init(struct vb_rc_req *req, const struct vb_rc_req_config *config, struct vb_rc_entry *entries,
+		    uint32_t num_entries);
 
-/* -EAGAIN: no slot free; -EINVAL: not a request for RC. */
+/* -EAGAIN: no entry free; -EINVAL: not a request for RC. */
 int vb_rc_req_post(struct vb_rc_req *req, const struct vb_request *request) VB_MUST_USE;
 
 /* The caller completes the next position itself: it counts as complete and reported. Only while idle. */

@@ -10,14 +10,14 @@
 
 enum { VB_RC_MOST_PROBES = 3 };
 
-static inline struct vb_rc_slot *slot_at(const struct vb_rc_req *req, uint32_t position)
+static inline struct vb_rc_entry *entry_at(const struct vb_rc_req *req, uint32_t position)
 {
-	return &req->slots[position & req->mask];
+	return &req->entries[position & req->mask];
 }
 
-static inline bool is_answered_slot(const struct vb_rc_slot *slot)
+static inline bool is_answered_entry(const struct vb_rc_entry *entry)
 {
-	return vb_request_is_answered(&slot->request);
+	return vb_request_is_answered(&entry->request);
 }
 
 static inline bool is_recovering(const struct vb_rc_req *req) { return req->acked < req->recover_end; }
@@ -41,7 +41,7 @@ static inline uint32_t position_of(const struct vb_rc_req *req, uint64_t psn)
 
 	while (low < high) {
 		uint32_t middle = low + (high - low + 1) / 2;
-		if (slot_at(req, req->head + middle)->first <= psn)
+		if (entry_at(req, req->head + middle)->first <= psn)
 			low = middle;
 		else
 			high = middle - 1;

@@ -49,9 +49,9 @@ void vb_rs_datagram_free(struct vb_rs *s)
 
 /* ---- progress ---- */
 
-static uint8_t *packet_in(struct vb_rs_port *p, uint32_t slot)
+static uint8_t *packet_in(struct vb_rs_port *p, uint32_t buffer)
 {
-	return p->receive_slots + (size_t)slot * VB_RS_RECEIVE_SLOT + VB_RS_GRH_BYTES;
+	return p->receive_buffers + (size_t)buffer * VB_RS_RECEIVE_BUFFER + VB_RS_GRH_BYTES;
 }
 
 /* The name does not say on which link a link-local address is: on that of the port. */
@@ -67,20 +67,20 @@ static void take_name(const struct vb_rs_port *p, const struct vb_rs_name *name,
 /* A datagram that nobody will receive does not wake whoever waits for one. */
 static void take_packet(const struct vb_rs_datagram *d, struct vb_rs_port *p, const struct ibv_wc *wc)
 {
-	uint32_t slot = (uint32_t)wc->wr_id,
+	uint32_t buffer = (uint32_t)wc->wr_id,
 		 bytes = wc->byte_len > VB_RS_GRH_BYTES ? wc->byte_len - VB_RS_GRH_BYTES : 0;
 	struct vb_rs_name from;
 	struct vb_cma_addr src;
 
-	if (vb_rs_ud_header_parse(packet_in(p, slot), bytes, &from)) {
+	if (vb_rs_ud_header_parse(packet_in(p, buffer), bytes, &from)) {
 		take_name(p, &from, &src);
 		if (vb_rs_datagram_is_wanted(d, &src)) {
 			p->ready[(p->first_ready + p->num_ready++) % p->num_receive] =
-				(struct vb_rs_received){ slot, bytes };
+				(struct vb_rs_received){ buffer, bytes };
 			return;
 		}
 	}
-	(void)vb_rs_port_post_receive(p, slot);
+	(void)vb_rs_port_post_receive(p, buffer);
 }
 
 static bool progress_port(const struct vb_rs_datagram *d, struct vb_rs_port *p)
@@ -93,7 +93,7 @@ static bool progress_port(const struct vb_rs_datagram *d, struct vb_rs_port *p)
 		n = ibv_poll_cq(p->cq, VB_RS_BATCH, wc);
 		for (int i = 0; i < n; i++) {
 			if (wc[i].wr_id & VB_RS_IS_SEND)
-				p->free_slots[p->num_free++] = (uint32_t)wc[i].wr_id;
+				p->free_buffers[p->num_free++] = (uint32_t)wc[i].wr_id;
 			else if (wc[i].status == IBV_WC_SUCCESS)
 				take_packet(d, p, &wc[i]);
 		}
@@ -215,7 +215,7 @@ size_t vb_rs_datagram_next_locked(struct vb_rs *s, struct vb_cma_addr *src, cons
 		if (!p->num_ready)
 			continue;
 		const struct vb_rs_received *r = &p->ready[p->first_ready];
-		const uint8_t *packet = packet_in(p, r->slot);
+		const uint8_t *packet = packet_in(p, r->buffer);
 		struct vb_rs_name name;
 		uint32_t header = vb_rs_ud_header_parse(packet, r->bytes, &name);
 		take_name(p, &name, src);
@@ -235,7 +235,7 @@ void vb_rs_datagram_release_locked(struct vb_rs *s, struct vb_rs_port *port)
 		d->num_udp_received--;
 		return;
 	}
-	(void)vb_rs_port_post_receive(port, port->ready[port->first_ready].slot);
+	(void)vb_rs_port_post_receive(port, port->ready[port->first_ready].buffer);
 	port->first_ready = (port->first_ready + 1) % port->num_receive;
 	port->num_ready--;
 }

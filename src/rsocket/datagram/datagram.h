@@ -23,11 +23,11 @@
 #include "rsocket/core/rs.h"
 
 enum {
-	VB_RS_SLOT_BYTES   = VB_RS_LOW_WATER, /* of a datagram with its header */
-	VB_RS_GRH_BYTES    = 40,
-	VB_RS_RECEIVE_SLOT = 2112,            /* GRH and slot, in cache lines */
-	VB_RS_BUCKETS      = 256,
-	VB_RS_BATCH        = 16,
+	VB_RS_BUFFER_BYTES   = VB_RS_LOW_WATER, /* of a datagram with its header */
+	VB_RS_GRH_BYTES      = 40,
+	VB_RS_RECEIVE_BUFFER = 2112,            /* GRH and a datagram with its header, in cache lines */
+	VB_RS_BUCKETS        = 256,
+	VB_RS_BATCH          = 16,
 };
 
 /* The bit of a work request's id that says that it is a send. It holds also if the request fails. */
@@ -41,11 +41,11 @@ struct vb_rs_port {
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *cq;
 	bool is_armed;
-	uint32_t num_send, num_receive, largest; /* slots; bytes of a datagram with its header */
-	uint8_t *send_slots, *receive_slots;
+	uint32_t num_send, num_receive, largest; /* buffers; bytes of a datagram with its header */
+	uint8_t *send_buffers, *receive_buffers;
 	struct ibv_mr *send_mr, *receive_mr;
-	uint32_t *free_slots, num_free;          /* a stack */
-	struct vb_rs_received { uint32_t slot, bytes; } *ready; /* num_receive of them, a ring */
+	uint32_t *free_buffers, num_free;          /* a stack */
+	struct vb_rs_received { uint32_t buffer, bytes; } *ready; /* num_receive of them, a ring */
 	uint32_t first_ready, num_ready;
 	uint8_t header[VB_RS_UD_IPV6_BYTES];     /* of what goes out */
 	uint8_t header_bytes;
@@ -107,7 +107,7 @@ static inline bool vb_rs_datagram_is_wanted(const struct vb_rs_datagram *d, cons
 int vb_rs_port_get(struct vb_rs *s, const struct vb_cma_addr *addr, struct vb_rs_port **out);
 /* The port is in no list. */
 void vb_rs_port_free(struct vb_rs *s, struct vb_rs_port *p);
-int vb_rs_port_post_receive(struct vb_rs_port *p, uint32_t slot);
+int vb_rs_port_post_receive(struct vb_rs_port *p, uint32_t buffer);
 
 /* ---- destinations and UDP (destination.c) ---- */
 

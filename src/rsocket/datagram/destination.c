@@ -189,7 +189,8 @@ static void take_udp(struct vb_rs *s, const uint8_t *data, size_t bytes, const s
 bool vb_rs_udp_take(struct vb_rs *s)
 {
 	VB_UNCANCELLED;
-	uint8_t data[VB_RS_UDP_IPV6_BYTES + VB_RS_SLOT_BYTES]; /* what has room in a slot may come over UDP */
+	/* what has room in a buffer may come over UDP */
+	uint8_t data[VB_RS_UDP_IPV6_BYTES + VB_RS_BUFFER_BYTES];
 	struct sockaddr_storage from;
 	socklen_t len = sizeof(from);
 	ssize_t n;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The queue pair of a local address: slots, header, life. */
+/* The queue pair of a local address: buffers, header, life. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 #include "base/waits.h"
 #include "rsocket/datagram/datagram.h"
 
-enum { MIN_SLOTS = 16 };
+enum { MIN_BUFFERS = 16 };
 
 static void *zeroed(size_t n, size_t size) { return calloc(n ? n : 1, size); }
 
@@ -30,9 +30,9 @@ void vb_rs_port_free(struct vb_rs *s, struct vb_rs_port *p)
 		close(p->channel->fd);
 	if (is_ours && p->id)
 		rdma_destroy_id(p->id);
-	free(p->send_slots);
-	free(p->receive_slots);
-	free(p->free_slots);
+	free(p->send_buffers);
+	free(p->receive_buffers);
+	free(p->free_buffers);
 	free(p->ready);
 	free(p);
 }
@@ -44,33 +44,33 @@ static void make_header(struct vb_rs_port *p)
 	p->header_bytes = (uint8_t)vb_rs_ud_header_make(&name, p->header);
 }
 
-static uint32_t slots_of(uint32_t queue, uint32_t bytes)
+static uint32_t buffers_of(uint32_t queue, uint32_t bytes)
 {
-	uint32_t n = vb_min_u32(queue, bytes / VB_RS_SLOT_BYTES);
+	uint32_t n = vb_min_u32(queue, bytes / VB_RS_BUFFER_BYTES);
 
-	return n < MIN_SLOTS ? MIN_SLOTS : n;
+	return n < MIN_BUFFERS ? MIN_BUFFERS : n;
 }
 
-static int allocate_slots(struct vb_rs *s, struct vb_rs_port *p)
+static int allocate_buffers(struct vb_rs *s, struct vb_rs_port *p)
 {
-	p->num_send = slots_of(s->options.send_queue, s->options.send_bytes);
-	p->num_receive = slots_of(s->options.receive_queue, s->options.receive_bytes);
-	p->send_slots = zeroed(p->num_send, VB_RS_SLOT_BYTES);
-	p->receive_slots = zeroed(p->num_receive, VB_RS_RECEIVE_SLOT);
-	p->free_slots = zeroed(p->num_send, sizeof(*p->free_slots));
+	p->num_send = buffers_of(s->options.send_queue, s->options.send_bytes);
+	p->num_receive = buffers_of(s->options.receive_queue, s->options.receive_bytes);
+	p->send_buffers = zeroed(p->num_send, VB_RS_BUFFER_BYTES);
+	p->receive_buffers = zeroed(p->num_receive, VB_RS_RECEIVE_BUFFER);
+	p->free_buffers = zeroed(p->num_send, sizeof(*p->free_buffers));
 	p->ready = zeroed(p->num_receive, sizeof(*p->ready));
-	if (!p->send_slots || !p->receive_slots || !p->free_slots || !p->ready)
+	if (!p->send_buffers || !p->receive_buffers || !p->free_buffers || !p->ready)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < p->num_send; i++)
-		p->free_slots[p->num_free++] = i;
+		p->free_buffers[p->num_free++] = i;
 	return 0;
 }
 
-int vb_rs_port_post_receive(struct vb_rs_port *p, uint32_t slot)
+int vb_rs_port_post_receive(struct vb_rs_port *p, uint32_t buffer)
 {
-	struct ibv_sge sge = { (uintptr_t)p->receive_slots + (size_t)slot * VB_RS_RECEIVE_SLOT,
-			       VB_RS_GRH_BYTES + VB_RS_SLOT_BYTES, p->receive_mr->lkey };
-	struct ibv_recv_wr *bad, wr = { .wr_id = slot, .sg_list = &sge, .num_sge = 1 };
+	struct ibv_sge sge = { (uintptr_t)p->receive_buffers + (size_t)buffer * VB_RS_RECEIVE_BUFFER,
+			       VB_RS_GRH_BYTES + VB_RS_BUFFER_BYTES, p->receive_mr->lkey };
+	struct ibv_recv_wr *bad, wr = { .wr_id = buffer, .sg_list = &sge, .num_sge = 1 };
 
 	return -ibv_post_recv(p->id->qp, &wr, &bad);
 }
@@ -104,11 +104,11 @@ static int create_qp(struct vb_rs *s, struct vb_rs_port *p)
 
 	if (rdma_create_qp(p->id, NULL, &attr) || ibv_query_port(p->id->verbs, p->id->port_num, &port_attr))
 		return -errno;
-	p->largest = vb_min_u32(VB_RS_SLOT_BYTES, vb_mtu_bytes(port_attr.active_mtu));
-	p->send_mr = ibv_reg_mr(p->id->pd, p->send_slots, (size_t)p->num_send * VB_RS_SLOT_BYTES,
+	p->largest = vb_min_u32(VB_RS_BUFFER_BYTES, vb_mtu_bytes(port_attr.active_mtu));
+	p->send_mr = ibv_reg_mr(p->id->pd, p->send_buffers, (size_t)p->num_send * VB_RS_BUFFER_BYTES,
 				IBV_ACCESS_LOCAL_WRITE);
-	p->receive_mr = ibv_reg_mr(p->id->pd, p->receive_slots, (size_t)p->num_receive * VB_RS_RECEIVE_SLOT,
-				   IBV_ACCESS_LOCAL_WRITE);
+	p->receive_mr = ibv_reg_mr(p->id->pd, p->receive_buffers,
+				   (size_t)p->num_receive * VB_RS_RECEIVE_BUFFER, IBV_ACCESS_LOCAL_WRITE);
 	return p->send_mr && p->receive_mr ? 0 : -ENOMEM;
 }
 
@@ -118,7 +118,7 @@ static int start_port(struct vb_rs *s, struct vb_rs_port *p)
 	int err = bind_port(p);
 
 	if (!err)
-		err = allocate_slots(s, p);
+		err = allocate_buffers(s, p);
 	if (!err)
 		err = vb_rs_cq_create(p->id, p->num_send + p->num_receive, &p->channel, &p->cq);
 	if (!err)
