@@ -190,9 +190,15 @@ static struct learner learners[] = {
 
 static void begin(struct vb_timer *t, uint64_t now_ns);
 static struct vb_timer begin_timer = { .fire = begin };
-static atomic_bool due; /* begin_timer is set, or learning goes on */
-static atomic_bool is_new; /* a socket was opened that no table has yet */
-static atomic_bool begins; /* begin_timer is set for that socket */
+
+/* Why and whether the table is learned. */
+enum steering {
+	SETTLED,
+	RELEARNS,   /* the table is wrong: begin_timer is set, or learning goes on */
+	OPENED,     /* a socket was opened that no table has yet: begin_timer is set */
+	LEARNS_NEW, /* the table of that socket is learned */
+};
+static _Atomic(enum steering) steering;
 static _Atomic uint64_t not_before_ns;
 static unsigned pause_shift;
 static bool changed; /* what one of the learners found */
@@ -220,16 +226,19 @@ static int open_learner(struct learner *l)
 
 static bool is_learning(void) { return learners[0].watch.fd >= 0 || learners[1].watch.fd >= 0; }
 
-/* After the last of the two: notes when to learn again at the earliest. */
+/*
+ * After the last of the two: notes when to learn again at the earliest. A socket that was opened meanwhile
+ * has set begin_timer.
+ */
 static void note_end(void)
 {
-	if (atomic_load(&begins))
+	enum steering now = atomic_load(&steering);
+	if (now == OPENED)
 		return;
 	pause_shift = changed ? 0 : pause_shift + (pause_shift < MAX_PAUSE_SHIFT);
 	changed = false;
 	atomic_store(&not_before_ns, vb_now_ns() + ((uint64_t)MIN_PAUSE_NS << pause_shift));
-	atomic_store(&due, false);
-	atomic_store(&is_new, false);
+	atomic_compare_exchange_strong(&steering, &now, SETTLED);
 }
 
 static void end(struct learner *l)
@@ -286,7 +295,8 @@ static void begin_learner(struct learner *l)
 
 static void begin(struct vb_timer *t, uint64_t now_ns)
 {
-	atomic_store(&begins, false);
+	enum steering opened = OPENED;
+	atomic_compare_exchange_strong(&steering, &opened, LEARNS_NEW);
 	begin_learner(&learners[0]);
 	begin_learner(&learners[1]);
 	if (!is_learning())
@@ -403,18 +413,10 @@ static void answers_are_late(struct vb_timer *t, uint64_t now_ns)
 
 /* ---- when ---- */
 
-static void learn_at(uint64_t when_ns)
-{
-	if (!atomic_exchange(&due, true))
-		vb_timer_set(&begin_timer, when_ns);
-}
-
 /* At once, while the other IP version is learned, too, and before a stale table would be. */
 void vb_udp_steer_start(void)
 {
-	atomic_store(&is_new, true);
-	atomic_store(&due, true);
-	atomic_store(&begins, true);
+	atomic_store(&steering, OPENED);
 	vb_timer_set(&begin_timer, vb_now_ns());
 }
 
@@ -425,22 +427,22 @@ void vb_udp_steer_start(void)
 void vb_udp_await_steering(void)
 {
 	uint64_t until = vb_now_ns() + WAIT_NS;
-	while (atomic_load(&is_new) && !vb_loop_is_current() && vb_now_ns() < until)
+	while (atomic_load(&steering) >= OPENED && !vb_loop_is_current() && vb_now_ns() < until)
 		vb_sleep_ns(WAIT_LOOK_NS);
 }
 
 void vb_udp_misdirected(void)
 {
-	if (!atomic_load_explicit(&due, memory_order_relaxed))
-		learn_at(atomic_load(&not_before_ns));
+	enum steering settled = SETTLED;
+	if (vb_unlikely(atomic_load_explicit(&steering, memory_order_relaxed) == SETTLED) &&
+	    atomic_compare_exchange_strong(&steering, &settled, RELEARNS))
+		vb_timer_set(&begin_timer, atomic_load(&not_before_ns));
 }
 
 void vb_udp_steer_forget(void)
 {
 	learners[0].watch.fd = learners[1].watch.fd = -1;
-	atomic_store(&due, false);
-	atomic_store(&is_new, false);
-	atomic_store(&begins, false);
+	atomic_store(&steering, SETTLED);
 	atomic_store(&not_before_ns, 0);
 	pause_shift = 0;
 	changed = false;
