@@ -398,6 +398,34 @@ static void names__wrong(void **state)
 	close_links(&links);
 }
 
+static unsigned listed(const struct lab_links *links)
+{
+	const struct lab_way *way;
+	unsigned n = 0;
+	char name[64];
+
+	for (unsigned i = 0; lab_links_each(links, &i, name, &way);)
+		n++;
+	return n;
+}
+
+static void settings__that_are_refused_leave_no_way(void **state)
+{
+	struct lab_links links;
+	char why[LAB_WHY_BYTES];
+	unsigned before;
+
+	open_links(&links, 4, "leaf-spine:2,2");
+	before = listed(&links);
+	assert_false(lab_links_set(&links, "h1-h2", "loss much", why));
+	assert_int_equal(listed(&links), before);
+	assert_true(lab_links_set(&links, "h1-h2", "loss 1%", why));
+	assert_int_equal(listed(&links), before + 2);
+	assert_false(lab_links_set(&links, "h1-h2", "loss much", why));
+	assert_int_equal(changed(&links), 2);
+	close_links(&links);
+}
+
 /* ---- frames ---- */
 
 enum { IP = 24, FRAME = IP + 20 + 8 + 10 };
@@ -477,6 +505,7 @@ int main(void)
 		cmocka_unit_test(listed__names_of_hosts),
 		cmocka_unit_test(names__ways),
 		cmocka_unit_test(names__wrong),
+		cmocka_unit_test(settings__that_are_refused_leave_no_way),
 		cmocka_unit_test(frame__marks),
 		cmocka_unit_test(frame__corrupts_one_bit),
 	};

@@ -108,10 +108,16 @@ static struct lab_way *pair_way(struct lab_links *l, unsigned from, unsigned to)
 	return l->pairs[number];
 }
 
-static struct lab_way *way_between(struct lab_links *l, unsigned from, unsigned to)
+/* makes_pair: else a pair of hosts that has no way of its own gets one that is nobody's. */
+static struct lab_way *way_between(struct lab_links *l, unsigned from, unsigned to, bool makes_pair)
 {
-	if (from < l->topology->hosts && to < l->topology->hosts)
-		return from == to ? NULL : pair_way(l, from, to);
+	static struct lab_way none;
+
+	if (from < l->topology->hosts && to < l->topology->hosts) {
+		if (from == to)
+			return NULL;
+		return makes_pair || l->pairs[from * l->topology->hosts + to] ? pair_way(l, from, to) : &none;
+	}
 	for (unsigned i = 0; i < l->topology->links; i++)
 		for (unsigned side = 0; side < 2; side++)
 			if (l->topology->ends[i][side] == from && l->topology->ends[i][!side] == to)
@@ -149,7 +155,7 @@ static bool change_group(struct lab_links *l, bool of_hosts, const char *text, b
 static bool change_one(struct lab_links *l, unsigned from, unsigned to, const char *text, bool in_earnest,
 		       char why[LAB_WHY_BYTES])
 {
-	struct lab_way *way = way_between(l, from, to);
+	struct lab_way *way = way_between(l, from, to, in_earnest);
 	char (*names)[LAB_NODE_BYTES] = l->topology->names;
 
 	if (way)
