@@ -8,7 +8,6 @@
 
 #include <cmocka.h>
 
-#include "lab/frame.h"
 #include "lab/links.h"
 
 enum { PACKETS = 20000, BYTES = 1000, MICROSECOND = 1000 };
@@ -426,64 +425,6 @@ static void settings__that_are_refused_leave_no_way(void **state)
 	close_links(&links);
 }
 
-/* ---- frames ---- */
-
-enum { IP = 24, FRAME = IP + 20 + 8 + 10 };
-
-/* An IPv4 packet whose header checksum is right. */
-static void fill_v4(uint8_t frame[FRAME], uint8_t ecn)
-{
-	static const uint8_t header[20] = {
-		0x45, 0, 0, 38, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 99, 0, 1, 10, 99, 0, 2,
-	};
-	uint32_t sum = 0;
-
-	memset(frame, 0, FRAME);
-	frame[22] = 8;
-	memcpy(frame + IP, header, sizeof(header));
-	frame[IP + 1] = ecn;
-	for (unsigned i = 0; i < 20; i += 2)
-		sum += (uint32_t)(frame[IP + i] << 8 | frame[IP + i + 1]);
-	sum = ~(sum + (sum >> 16)) & 0xffff;
-	frame[IP + 10] = (uint8_t)(sum >> 8);
-	frame[IP + 11] = (uint8_t)sum;
-}
-
-static void frame__marks(void **state)
-{
-	uint8_t frame[FRAME], wanted[FRAME];
-
-	for (uint8_t ecn = 0; ecn < 4; ecn++) {
-		fill_v4(frame, ecn);
-		assert_int_equal(lab_frame_can_mark(frame, FRAME), ecn == 1 || ecn == 2);
-	}
-	fill_v4(frame, 2);
-	fill_v4(wanted, 3);
-	lab_frame_mark(frame, FRAME);
-	assert_memory_equal(frame, wanted, FRAME);
-	memset(frame, 0, FRAME);
-	assert_false(lab_frame_can_mark(frame, FRAME));
-	frame[22] = 0x86;
-	frame[23] = 0xdd;
-	frame[IP] = 0x60;
-	frame[IP + 1] = 0x2f;
-	assert_false(lab_frame_can_mark(frame, IP + 39));
-}
-
-static void frame__corrupts_one_bit(void **state)
-{
-	uint8_t frame[FRAME], before[FRAME];
-	unsigned bits = 0;
-
-	fill_v4(before, 0);
-	memcpy(frame, before, FRAME);
-	lab_frame_corrupt(frame, FRAME, 12345678901ull);
-	for (unsigned i = 0; i < FRAME; i++)
-		bits += (unsigned)__builtin_popcount(frame[i] ^ before[i]);
-	assert_int_equal(bits, 1);
-	assert_memory_equal(frame, before, IP);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -506,8 +447,6 @@ int main(void)
 		cmocka_unit_test(names__ways),
 		cmocka_unit_test(names__wrong),
 		cmocka_unit_test(settings__that_are_refused_leave_no_way),
-		cmocka_unit_test(frame__marks),
-		cmocka_unit_test(frame__corrupts_one_bit),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

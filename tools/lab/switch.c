@@ -1,83 +1,194 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Reads frames from taps, has links.h decide what becomes of each, and writes them where and when they
- * arrive. While all links are plain, frames go on at once, in segments as long as the hosts' kernels make
- * them. Else the kernels cut them, so that each packet has a fate of its own.
+ * Reads frames from taps, has links.h decide what becomes of each packet, and writes them where and when they
+ * arrive. Hosts' kernels do not cut frames into packets. While all links are plain, frames go on as they are.
+ * Else each of their packets has a fate of its own, and those that arrive together are one frame again.
  */
 #include <errno.h>
+#include <malloc.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "../command.h"
 #include "base/clock.h"
 #include "base/heap.h"
+#include "cut.h"
 #include "frame.h"
 #include "links.h"
 #include "switch.h"
-#include "tap.h"
 
-/* A frame is as long as a segment can be that an interface has not cut yet. */
-enum { FRAME_BYTES = LAB_VNET_HEADER + 14 + 65536, BURST = 64 };
+/* A frame is as long as one can be that a kernel has not cut. */
+enum { FRAME_BYTES = LAB_FRAME_IP + 65536 };
+enum { BURST = 64, BURST_BYTES = 256 << 10 /* from one host at a time */ };
 enum {
 	AROUND_BYTES = 24, /* of Ethernet around a frame: preamble, checksum, gap */
 	MEMORY_BYTES = 256 << 20, /* of packets under way; further ones are lost */
 };
 
+/* A frame of which packets are under way. */
+struct frame {
+	unsigned users;
+	struct lab_cut cut;
+	uint8_t bytes[];
+};
+
 struct packet {
 	struct vb_heap_node due; /* at the end of the way that it is on */
 	struct lab_hop hop;
-	size_t size;
-	uint8_t frame[];
+	struct frame *of;
+	unsigned number;
+	bool is_marked;
+};
+
+/* Packets of one frame that follow each other and have arrived at a host. */
+struct run {
+	struct frame *of; /* NULL: none */
+	unsigned port, first, count;
+	bool is_marked;
 };
 
 struct fabric {
 	struct lab_links links;
 	struct vb_heap under_way;
 	size_t memory;
+	struct run arrived; /* not written yet */
 	unsigned ports;
 	struct pollfd fds[LAB_HOSTS_MAX + 1]; /* interfaces, -1 if a host is down; behind them, orders */
 };
 
 static uint64_t now_ns(void) { return vb_clock_ns(CLOCK_MONOTONIC); }
 
-/* ---- packets ---- */
+/* ---- memory ---- */
 
-static void send_to(struct fabric *f, unsigned port, const uint8_t *frame, size_t size)
+static void *take_memory(struct fabric *f, size_t bytes)
 {
-	/* What an interface has no room for is lost, as in any network. */
-	if (f->fds[port].fd >= 0 && write(f->fds[port].fd, frame, size) < 0 && errno == EBADFD)
-		errno = 0; /* the host has ended; reading says so, too */
+	void *memory = f->memory + bytes <= MEMORY_BYTES ? malloc(bytes) : NULL;
+
+	f->memory += memory ? bytes : 0;
+	return memory;
 }
 
-static struct packet *new_packet(struct fabric *f, struct lab_hop hop, const uint8_t *frame, size_t size)
+static void give_memory(struct fabric *f, void *memory, size_t bytes)
 {
-	struct packet *p = f->memory + size <= MEMORY_BYTES ? malloc(sizeof(*p) + size) : NULL;
+	f->memory -= bytes;
+	free(memory);
+}
 
-	if (!p)
-		return NULL;
-	*p = (struct packet){ .hop = hop, .size = size };
-	memcpy(p->frame, frame, size);
-	f->memory += size;
+/* One that the caller uses; without contents. */
+static struct frame *new_frame(struct fabric *f, size_t size)
+{
+	struct frame *frame = take_memory(f, sizeof(*frame) + size);
+
+	if (frame)
+		*frame = (struct frame){ .users = 1, .cut.size = size };
+	return frame;
+}
+
+static void put_frame(struct fabric *f, struct frame *frame)
+{
+	if (--frame->users == 0)
+		give_memory(f, frame, sizeof(*frame) + frame->cut.size);
+}
+
+static struct packet *new_packet(struct fabric *f, struct packet is)
+{
+	struct packet *p = take_memory(f, sizeof(*p));
+
+	if (p) {
+		*p = is;
+		p->of->users++;
+	}
 	return p;
 }
 
 static void drop(struct fabric *f, struct packet *p)
 {
-	f->memory -= p->size;
-	free(p);
+	put_frame(f, p->of);
+	give_memory(f, p, sizeof(*p));
 }
+
+/* ---- writing ---- */
+
+static void send_to(struct fabric *f, unsigned port, const struct iovec *iov, int iovcnt)
+{
+	/* What an interface has no room for is lost, as in any network. */
+	if (f->fds[port].fd >= 0 && writev(f->fds[port].fd, iov, iovcnt) < 0 && errno == EBADFD)
+		errno = 0; /* the host has ended; reading says so, too */
+}
+
+static void make_run(const struct run *r, struct lab_run *run)
+{
+	lab_cut_run(&r->of->cut, r->of->bytes, r->first, r->count, run);
+	if (r->is_marked)
+		lab_frame_mark(run->begin, run->begin_bytes);
+}
+
+static void write_arrived(struct fabric *f)
+{
+	struct run *r = &f->arrived;
+	struct iovec iov[2];
+	struct lab_run run;
+
+	if (!r->of)
+		return;
+	make_run(r, &run);
+	iov[0] = (struct iovec){ run.begin, run.begin_bytes };
+	iov[1] = (struct iovec){ r->of->bytes + run.rest_at, run.rest_bytes };
+	send_to(f, r->port, iov, 2);
+	put_frame(f, r->of);
+	r->of = NULL;
+}
+
+/* Written together with those that follow it, or before the next that does not. */
+static void arrive(struct fabric *f, const struct packet *p)
+{
+	struct run *r = &f->arrived;
+
+	if (r->of == p->of && r->port == p->hop.to && r->first + r->count == p->number &&
+	    r->is_marked == p->is_marked) {
+		r->count++;
+		return;
+	}
+	write_arrived(f);
+	*r = (struct run){ p->of, p->hop.to, p->number, 1, p->is_marked };
+	r->of->users++;
+}
+
+/* ---- packets ---- */
 
 /* A second one that arrives at the end of the same way. */
 static void duplicate(struct fabric *f, const struct packet *p, uint64_t at)
 {
-	struct packet *copy = new_packet(f, p->hop, p->frame, p->size);
+	struct packet *copy = new_packet(f, *p);
 
 	if (copy)
 		vb_heap_insert(&f->under_way, &copy->due, at);
+}
+
+/* The packet becomes a frame of its own. False: there is no memory for it. */
+static bool corrupt(struct fabric *f, struct packet *p, uint64_t bit)
+{
+	struct lab_run run;
+	struct frame *own;
+
+	make_run(&(struct run){ p->of, p->hop.to, p->number, 1, p->is_marked }, &run);
+	own = new_frame(f, run.begin_bytes + run.rest_bytes);
+	if (!own)
+		return false;
+	memcpy(own->bytes, run.begin, run.begin_bytes);
+	memcpy(own->bytes + run.begin_bytes, p->of->bytes + run.rest_at, run.rest_bytes);
+	lab_frame_corrupt(own->bytes, own->cut.size, bit);
+	lab_cut_read(&own->cut, own->bytes, own->cut.size);
+	put_frame(f, p->of);
+	p->of = own;
+	p->number = 0;
+	p->is_marked = false;
+	return true;
 }
 
 /* From where it is at this time, over ways that take none, to where it has arrived or must wait. */
@@ -87,16 +198,13 @@ static void pass_on(struct fabric *f, struct packet *p, uint64_t now)
 	struct lab_fate fate;
 
 	while ((way = lab_links_next(&f->links, &p->hop))) {
-		lab_way_pass(way, now, p->size - LAB_VNET_HEADER + AROUND_BYTES,
-			     lab_frame_can_mark(p->frame, p->size), &fate);
-		if (!fate.copies) {
+		lab_way_pass(way, now, lab_cut_bytes(&p->of->cut, p->number) + AROUND_BYTES,
+			     !p->is_marked && lab_frame_can_mark(p->of->bytes, p->of->cut.size), &fate);
+		p->is_marked |= fate.is_marked;
+		if (!fate.copies || (fate.is_corrupt && !corrupt(f, p, fate.bit))) {
 			drop(f, p);
 			return;
 		}
-		if (fate.is_marked)
-			lab_frame_mark(p->frame, p->size);
-		if (fate.is_corrupt)
-			lab_frame_corrupt(p->frame, p->size, fate.bit);
 		if (fate.copies > 1)
 			duplicate(f, p, fate.at_ns[1]);
 		if (fate.at_ns[0] > now) {
@@ -104,7 +212,7 @@ static void pass_on(struct fabric *f, struct packet *p, uint64_t now)
 			return;
 		}
 	}
-	send_to(f, p->hop.to, p->frame, p->size);
+	arrive(f, p);
 	drop(f, p);
 }
 
@@ -119,20 +227,30 @@ static void pass_due(struct fabric *f)
 		vb_heap_remove(&f->under_way, first);
 		pass_on(f, p, at);
 	}
+	write_arrived(f);
 }
 
 static void send_over(struct fabric *f, unsigned from, unsigned to, const uint8_t *frame, size_t size,
 		      uint64_t now)
 {
-	struct packet *p;
+	struct packet is = { .hop = { .from = from, .to = to } }, *p;
 
 	if (f->links.are_plain && !vb_heap_first(&f->under_way)) {
-		send_to(f, to, frame, size);
+		send_to(f, to, &(struct iovec){ (void *)frame, size }, 1);
 		return;
 	}
-	p = new_packet(f, (struct lab_hop){ .from = from, .to = to }, frame, size);
-	if (p)
-		pass_on(f, p, now);
+	is.of = new_frame(f, size);
+	if (!is.of)
+		return;
+	memcpy(is.of->bytes, frame, size);
+	lab_cut_read(&is.of->cut, frame, size);
+	for (; is.number < is.of->cut.packets; is.number++) {
+		p = new_packet(f, is);
+		if (p)
+			pass_on(f, p, now);
+	}
+	put_frame(f, is.of);
+	write_arrived(f);
 }
 
 /* To the host that the destination MAC names; to all others if it names none. */
@@ -156,12 +274,14 @@ static void take_frames(struct fabric *f, unsigned port)
 {
 	static uint8_t frame[FRAME_BYTES];
 	uint64_t now = now_ns();
+	size_t bytes = 0;
 	ssize_t n = 1;
 
-	for (int i = 0; i < BURST && n > 0; i++) {
+	for (int i = 0; i < BURST && bytes < BURST_BYTES && n > 0; i++) {
 		n = read(f->fds[port].fd, frame, sizeof(frame));
-		if (n >= LAB_VNET_HEADER + 14)
+		if (n >= LAB_FRAME_IP)
 			forward(f, port, frame, (size_t)n, now);
+		bytes += n > 0 ? (size_t)n : 0;
 	}
 	if (n < 0 && errno != EAGAIN && errno != EINTR) { /* its host has ended */
 		close(f->fds[port].fd);
@@ -183,22 +303,16 @@ static void take_port(struct fabric *f, struct lab_message *m)
 		close(f->fds[host].fd);
 	f->fds[host].fd = m->n_fds == 1 ? m->fds[0] : -1;
 	m->n_fds = 0;
-	if (f->fds[host].fd >= 0)
-		lab_tap_segment(f->fds[host].fd, f->links.are_plain);
 }
 
 static void set_links(struct fabric *f, const char *text, int caller)
 {
 	char why[LAB_WHY_BYTES];
 
-	if (!lab_links_order(&f->links, text, why)) {
+	if (lab_links_order(&f->links, text, why))
+		lab_send_text(caller, LAB_TEXT, "");
+	else
 		lab_send_text(caller, LAB_FAILED, why);
-		return;
-	}
-	for (unsigned port = 0; port < f->ports; port++)
-		if (f->fds[port].fd >= 0)
-			lab_tap_segment(f->fds[port].fd, f->links.are_plain);
-	lab_send_text(caller, LAB_TEXT, "");
 }
 
 static void describe_links(struct fabric *f, int caller)
@@ -264,6 +378,7 @@ void lab_switch_run(const struct lab_plan *plan, int orders)
 
 	prctl(PR_SET_NAME, "lab-switch");
 	prctl(PR_SET_TIMERSLACK, 1);
+	mallopt(M_TRIM_THRESHOLD, MEMORY_BYTES); /* frames come and go all the time */
 	f.ports = plan->topology.hosts;
 	if (!lab_links_open(&f.links, &plan->topology))
 		_exit(EXIT_OURS);

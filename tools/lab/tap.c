@@ -22,11 +22,10 @@ enum { V4_PREFIX = 24, V6_PREFIX = 64 };
 
 /* ---- the device ---- */
 
-/* Checksums are left in any case: they are computed where bits may have changed since, that is, nowhere. */
-void lab_tap_segment(int tap, bool is_left)
+/* Checksums are computed where bits may have changed since, that is, nowhere. */
+static void leave_work(int tap)
 {
-	unsigned tcp = is_left ? TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN : 0;
-	unsigned udp = is_left ? TUN_F_USO4 | TUN_F_USO6 : 0;
+	unsigned tcp = TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN, udp = TUN_F_USO4 | TUN_F_USO6;
 
 	if (ioctl(tap, TUNSETOFFLOAD, TUN_F_CSUM | tcp | udp) != 0)
 		ioctl(tap, TUNSETOFFLOAD, TUN_F_CSUM | tcp);
@@ -42,6 +41,7 @@ static int open_device(int status)
 				    "in a container: docker run --device /dev/net/tun)");
 	if (ioctl(fd, TUNSETIFF, &ifr) != 0)
 		lab_give_up(status, "make a tap interface");
+	leave_work(fd);
 	return fd;
 }
 

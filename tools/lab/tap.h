@@ -5,16 +5,11 @@
 
 #include "lab.h"
 
-/* Each frame has this before it; as the kernel has it by default. */
-enum { LAB_VNET_HEADER = 10 };
-
 /*
  * Makes eth0 in this network namespace, with a host's addresses, and raises it and the loopback interface.
- * Gives its descriptor, which does not block; ends this process where that fails.
+ * Gives its descriptor, which does not block; ends this process where that fails. Who reads it gets frames
+ * that begin with LAB_VNET_HEADER bytes, with checksums that are not computed yet, and not cut into packets.
  */
 int lab_tap_open(const struct lab_plan *plan, unsigned host, int status);
-
-/* May the host leave long segments to the reader of this tap, who cuts them? */
-void lab_tap_segment(int tap, bool is_left);
 
 #endif
