@@ -375,17 +375,19 @@ static void hand_over(unsigned ifindex, struct heard *h)
 }
 
 /*
- * Frames of a flow that the kernel has joined, or has not cut yet, as they are on a wire. What it joins
- * otherwise than by TCP or UDP stays whole.
+ * Frames of a flow that the kernel has joined, or has not cut yet, as they are on a wire. What is within a
+ * tunnel is lost: it would be longer than any receive.
  */
-static void hand_over_pieces(unsigned ifindex, const struct heard *joined, size_t segment)
+static void hand_over_pieces(unsigned ifindex, const struct heard *joined, const struct vb_raw_frame *how)
 {
 	static uint8_t frame[VB_RAW_MAX_FRAME]; /* the progress thread's */
-	size_t header = vb_frame_header_bytes(joined->frame, joined->bytes);
+	size_t header = vb_frame_header_bytes(joined->frame, joined->bytes, how->protocol);
 	uint16_t number = 0;
-	for (size_t at = header; header && at < joined->bytes; at += segment) {
+	if (!header)
+		vb_drop(VB_DROP_TOO_LONG);
+	for (size_t at = header; header && at < joined->bytes; at += how->segment) {
 		struct heard h = { .frame = frame, .is_own = joined->is_own };
-		size_t piece = vb_min_u64(segment, joined->bytes - at);
+		size_t piece = vb_min_u64(how->segment, joined->bytes - at);
 		memcpy(frame, joined->frame, header);
 		memcpy(frame + header, joined->frame + at, piece);
 		vb_frame_cut(frame, header, piece, (uint32_t)(at - header), number++,
@@ -416,7 +418,7 @@ static void readable(struct vb_watch *watch, uint32_t events)
 			return;
 		struct heard h = { .frame = frame, .bytes = heard.bytes, .is_own = heard.is_own };
 		if (heard.segment)
-			hand_over_pieces(ear->ifindex, &h, heard.segment);
+			hand_over_pieces(ear->ifindex, &h, &heard);
 		else if (h.bytes >= ETHER_BYTES)
 			hand_over(ear->ifindex, &h);
 	}

@@ -187,10 +187,11 @@ bool vb_frame_is_tcp_header(const uint8_t *header, size_t bytes)
 	return find_header(header, bytes, &at) && at.protocol == TCP;
 }
 
-size_t vb_frame_header_bytes(const uint8_t *frame, size_t bytes)
+size_t vb_frame_header_bytes(const uint8_t *frame, size_t bytes, uint8_t protocol)
 {
 	struct vb_frame_layout at;
-	return vb_frame_find(frame, bytes, &at) && at.l4 ? header_end(frame, at.end, &at) : 0;
+	bool is_found = vb_frame_find(frame, bytes, &at) && at.l4 && at.protocol == protocol;
+	return is_found ? header_end(frame, at.end, &at) : 0;
 }
 
 static void cut_tcp(uint8_t *tcp, uint32_t at_payload, uint16_t number, bool last)

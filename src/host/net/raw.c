@@ -7,6 +7,7 @@
 #include <linux/if_packet.h>
 #include <linux/virtio_net.h>
 #include <net/if_arp.h>
+#include <netinet/in.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -14,6 +15,8 @@
 #include "base/cancel.h"
 #include "base/inet.h"
 #include "host/private.h"
+
+enum { GSO_UDP_L4 = 5 /* VIRTIO_NET_HDR_GSO_UDP_L4, which headers before Linux 6.2 lack */ };
 
 /* PACKET_VNET_HDR works: for all sockets, or (an emulator's kernel) for none. */
 static atomic_bool has_headers;
@@ -137,6 +140,7 @@ bool vb_raw_receive(int fd, void *frame, size_t room, struct vb_raw_frame *heard
 	/* What comes in on loopback is of this host, too. */
 	heard->is_own = from.sll_pkttype == PACKET_OUTGOING || from.sll_hatype == ARPHRD_LOOPBACK;
 	heard->segment = left.gso_type == VIRTIO_NET_HDR_GSO_NONE ? 0 : left.gso_size;
+	heard->protocol = (left.gso_type & ~VIRTIO_NET_HDR_GSO_ECN) == GSO_UDP_L4 ? IPPROTO_UDP : IPPROTO_TCP;
 	if (!heard->segment)
 		fill_checksum(&left, frame, bytes);
 	heard->bytes = restore(&m, frame, bytes, room);

@@ -31,6 +31,7 @@ struct vb_raw_frame {
 	 * TCP's or UDP's header, the last one perhaps less. 0: it is one frame.
 	 */
 	uint16_t segment;
+	uint8_t protocol; /* whose header that is */
 };
 
 /*
