@@ -65,8 +65,9 @@ int vb_raw_send(int fd, unsigned ifindex, const struct iovec *iov, unsigned n)
 	struct msghdr m = {
 		.msg_name = &to, .msg_namelen = sizeof(to), .msg_iov = (struct iovec *)iov, .msg_iovlen = n
 	};
-	bool is_bad = sendmsg(fd, &m, MSG_NOSIGNAL) < 0 && (errno == EFAULT || errno == EMSGSIZE);
-	return is_bad ? -errno : 0;
+	if (sendmsg(fd, &m, MSG_NOSIGNAL) >= 0)
+		return 0;
+	return errno == EFAULT || errno == EMSGSIZE || errno == EAGAIN ? -errno : 0;
 }
 
 /* Puts the VLAN tag, which the kernel removed, back behind the two addresses. */

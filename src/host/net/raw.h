@@ -19,7 +19,8 @@ enum { VB_RAW_MAX_FRAME = 65536 + 18 };
 int vb_raw_open(unsigned ifindex, bool receives, int *fd);
 /*
  * Sends a whole frame, from the Ethernet header on. -EFAULT; -EMSGSIZE: the interface takes none of this
- * length; all other errors lose the frame silently.
+ * length; -EAGAIN: the socket's earlier frames still wait for the interface; all other errors lose the frame
+ * silently.
  */
 int vb_raw_send(int fd, unsigned ifindex, const struct iovec *iov, unsigned n);
 

@@ -537,6 +537,71 @@ static void frames__of_udp_as_on_a_wire(void **state)
 	end_ear(&e);
 }
 
+/* ---- an interface that is slower than the program ---- */
+
+enum { TCP_BYTES = 14 + 20 + 20 };
+
+/* How many frames the loopback has sent. */
+static unsigned long long frames_sent(void)
+{
+	unsigned long long n = 0;
+	char line[256];
+	FILE *f = fopen("/proc/net/dev", "re");
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f))
+		(void)sscanf(line, " lo: %*u %*u %*u %*u %*u %*u %*u %*u %*u %llu", &n);
+	fclose(f);
+	return n;
+}
+
+/* The address is nobody's: no answer to a frame is counted. */
+static void tcp_header(uint8_t *h)
+{
+	uint8_t whole[FRAME];
+	build_frame(whole, &(struct frame){ .to = 7, .is_tcp = true });
+	memcpy(h, whole, TCP_BYTES);
+}
+
+/* Single frames, and segments, all of more bytes than a socket holds. */
+static void post__waits_for_the_interface(void **state)
+{
+	enum { SINGLE = 200, SEGMENTS = 3, MSS = 1000, EACH = 100 };
+	struct world *w = *state;
+	struct ibv_qp_init_attr_ex attr = raw_attr(w, w->cq, w->cq);
+	attr.comp_mask |= IBV_QP_INIT_ATTR_MAX_TSO_HEADER;
+	attr.max_tso_header = TCP_BYTES;
+	struct ibv_qp *qp = make_raw_of(w, &attr);
+	uint8_t *data = calloc(1, EACH * MSS), header[TCP_BYTES];
+	struct ibv_mr *mr = ibv_reg_mr(w->pd, data, EACH * MSS, IBV_ACCESS_LOCAL_WRITE);
+	assert_non_null(mr);
+	if (system("tc qdisc add dev lo root tbf rate 20mbit burst 20kb limit 10mb 2>/dev/null")) {
+		print_message("# skipped: no interface can be made slow here (tc)\n");
+	} else {
+		struct ibv_sge sge = { .addr = (uintptr_t)data, .length = MSS, .lkey = mr->lkey };
+		struct ibv_send_wr *bad, wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND };
+		unsigned long long before = frames_sent();
+		build_frame(data, &(struct frame){ .to = 7 });
+		for (int i = 0; i < SINGLE; i++) {
+			assert_errno(0, ibv_post_send(qp, &wr, &bad));
+			assert_int_equal(next_wc(w->cq).status, IBV_WC_SUCCESS);
+		}
+		tcp_header(header);
+		sge.length = EACH * MSS;
+		wr.opcode = IBV_WR_TSO;
+		wr.tso = (__typeof__(wr.tso)){ .hdr = header, .hdr_sz = TCP_BYTES, .mss = MSS };
+		for (int i = 0; i < SEGMENTS; i++)
+			assert_errno(0, ibv_post_send(qp, &wr, &bad));
+		drain(w->cq, SEGMENTS);
+		for (int i = 0; i < 5000 && frames_sent() - before < SINGLE + SEGMENTS * EACH; i++)
+			usleep(1000);
+		assert_int_equal(frames_sent() - before, SINGLE + SEGMENTS * EACH);
+		assert_int_equal(system("tc qdisc del dev lo root"), 0);
+	}
+	assert_errno(0, ibv_destroy_qp(qp));
+	assert_errno(0, ibv_dereg_mr(mr));
+	free(data);
+}
+
 static void counters__read_from_a_cache(void **state)
 {
 	struct world *w = *state;
@@ -664,6 +729,7 @@ int main(void)
 		WORLD_TEST(flow__gives_nothing_after_its_end),
 		WORLD_TEST(frames__of_tcp_as_on_a_wire),
 		WORLD_TEST(frames__of_udp_as_on_a_wire),
+		WORLD_TEST(post__waits_for_the_interface),
 		WORLD_TEST(counters__read_from_a_cache),
 		WORLD_TEST(spread__by_field),
 	};
