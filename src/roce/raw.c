@@ -194,7 +194,9 @@ static bool take_type(struct targets *t, unsigned ifindex, enum ibv_flow_attr_ty
 	unsigned priority = 0;
 	struct vb_flow *flow;
 	vb_list_for_each(flow, &flows, node) {
-		if (flow->type != type || flow->qp->ctx->device->ifindex != ifindex || !matches(flow, f))
+		const struct vb_device *device = flow->qp->ctx->device;
+		if (flow->type != type || device->ifindex != ifindex || vb_device_has_no_link(device) ||
+		    !matches(flow, f))
 			continue;
 		if (trapped && flow->priority != priority)
 			break;

@@ -5,7 +5,7 @@
  * with its expression.
  */
 #include "../../again.h"
-#include "world.h"
+#include "raw.h"
 
 static bool becomes(struct ibv_qp *qp, enum ibv_qp_state state)
 {
@@ -399,6 +399,27 @@ static void link__is_down_as_long_as_a_rule_says_so(void **state)
 	}
 }
 
+static void link__carries_no_frames(void **state)
+{
+	struct world *w = *state;
+	struct ibv_qp *sender = make_sender(w), *qp = make_raw(w);
+	struct rule r = rule_for(1000, 0);
+	struct ibv_flow *flow = steer(qp, &r);
+	struct ibv_device_attr attr;
+	post_at(w, qp, 2);
+	post_at(w, qp, 3);
+	send_frame(w, sender, 1, 1000);
+	assert_int_equal(next_wc(w->cq).wr_id, 2);
+	assert_errno(0, ibv_query_device(w->ctx, &attr));
+	assert_int_equal(port_state(w->ctx), IBV_PORT_DOWN);
+	send_frame(w, sender, 1, 1000);
+	nothing_more(w);
+	assert_int_equal(next_event(w->ctx), IBV_EVENT_PORT_ERR);
+	assert_errno(0, ibv_destroy_flow(flow));
+	assert_errno(0, ibv_destroy_qp(qp));
+	destroy_sender(sender);
+}
+
 static void device__fails(void **state)
 {
 	struct world *w = *state;
@@ -580,6 +601,7 @@ static const struct {
 	CASE(link__goes_and_comes, "link down for 300ms device=vb_lo at ibv_query_device"),
 	CASE(link__is_down_as_long_as_a_rule_says_so,
 	     "link down for 50ms device=vb_lo at ibv_query_device; link down at ibv_query_device"),
+	CASE(link__carries_no_frames, "link down at ibv_query_device"),
 	CASE(device__fails, "event DEVICE_FATAL at ibv_post_send"),
 	CASE(packets__are_repaired, "seed=5; drop 10%; duplicate 10%; reorder 10%; corrupt 5%; delay 100us-2ms 10%; drop 5% in; "
 				    "duplicate 5% in; reorder 5% in; delay 1ms 5% in; drop 5% of ack; corrupt 1% in"),
