@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/uio.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #ifndef MADV_POPULATE_READ
@@ -110,6 +111,27 @@ static inline bool kernel_tells_vlan_tags(void)
 	bool told = s < 0 || !setsockopt(s, SOL_PACKET, 8 /* PACKET_AUXDATA */, &on, sizeof(on));
 	close(s);
 	return told;
+}
+
+#define NO_JOINED "packet sockets do not tell of frames that are not cut yet here (PACKET_VNET_HDR)"
+static inline bool kernel_tells_joined(void)
+{
+	int s = socket(AF_PACKET, SOCK_RAW, 0), on = 1;
+	/* without the right to one: not asked for */
+	bool told = s < 0 || !setsockopt(s, SOL_PACKET, 15 /* PACKET_VNET_HDR */, &on, sizeof(on));
+	close(s);
+	return told;
+}
+
+/* It cannot be tried in short. */
+#define NO_JOINED_DATAGRAMS "packet sockets do not tell of datagrams that are not cut yet before Linux 6.2"
+static inline bool kernel_tells_joined_datagrams(void)
+{
+	struct utsname u;
+	unsigned major = 0, minor = 0;
+	uname(&u);
+	sscanf(u.release, "%u.%u", &major, &minor);
+	return kernel_tells_joined() && (major > 6 || (major == 6 && minor >= 2));
 }
 
 #define NO_TIMEOUTS "a socket's timeouts cannot be asked for here (SO_RCVTIMEO)"

@@ -251,15 +251,20 @@ static void ask(struct process *p, uint32_t kinds)
 	close_fd(&p->fd);
 }
 
-/* Takes what the process has written, even if its answer is an error or missing. */
+/*
+ * Takes what the process has written, even if its answer is an error or missing. Holes were not written: a
+ * file of them costs nothing, and would cost its reader memory.
+ */
 static void take_records(struct process *p)
 {
+	enum { BLOCK = 512 };
 	struct stat st;
 	ssize_t n;
 
-	if (fstat(p->memfd, &st) < 0 || st.st_size <= 0)
+	if (fstat(p->memfd, &st) < 0 || st.st_size <= 0 || st.st_blocks <= 0)
 		return;
 	size_t size = st.st_size < VB_STATE_MAX_BYTES ? (size_t)st.st_size : VB_STATE_MAX_BYTES;
+	size = vb_min_u64(size, (uint64_t)st.st_blocks * BLOCK);
 	p->records = malloc(size);
 	if (!p->records) {
 		strcpy(p->trouble, "answered, but there is no memory for it");

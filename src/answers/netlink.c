@@ -4,13 +4,15 @@
  * of NETLINK_USERSOCK instead, by which processes send each other netlink messages. So binding,
  * waiting and receiving are the kernel's. This file takes what the program sends, and sends the
  * answers (nldev.h) to its socket from another one of that kind. They wait in the receive buffer. If
- * the buffer is full, a thread sends the rest while the program reads.
+ * the buffer is full, a thread sends the rest while the program reads, however long that takes it: a
+ * dump of the kernel's waits as well. The thread ends when the socket is closed, if not before.
  *
  * Without such a socket, a send costs one comparison more.
  */
 #undef _FORTIFY_SOURCE
 #include <errno.h>
 #include <linux/netlink.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -25,7 +27,7 @@
 enum {
 	FDS = 4096,            /* descriptors beyond get the kernel's socket */
 	REQUEST_BYTES = 16384,
-	SEND_LIMIT_S = 10,     /* for a program that does not read */
+	MOST_UNREAD = 64,      /* answers that wait for a reader, each with a thread */
 };
 
 static _Atomic(uint64_t) ours[FDS / 64]; /* descriptors that such sockets have had */
@@ -97,17 +99,40 @@ static bool deliver(struct delivery *d, int flags)
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
-			return !(flags & MSG_DONTWAIT) || errno != EAGAIN;
+			return errno != EAGAIN;
 		d->sent += NLMSG_ALIGN(h->nlmsg_len);
 	}
 	return true;
 }
 
+static atomic_uint unread;
+
+/* The threads are the parent's. */
+static void forget(void) { atomic_store(&unread, 0); }
+__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, forget); }
+
 static void *deliver_rest(void *arg)
 {
 	deliver(arg, 0);
 	end_delivery(arg);
+	atomic_fetch_sub(&unread, 1);
 	return NULL;
+}
+
+/* False: too many wait already, or there is no thread to be had. */
+static bool deliver_later(struct delivery *d)
+{
+	bool waits = atomic_fetch_add(&unread, 1) < MOST_UNREAD && !vb_thread_start(NULL, deliver_rest, d);
+	if (!waits)
+		atomic_fetch_sub(&unread, 1);
+	return waits;
+}
+
+static ssize_t refuse(struct delivery *d)
+{
+	end_delivery(d);
+	errno = ENOBUFS;
+	return -1;
 }
 
 /* The address of a socket, which binds it if it has none yet. 0: it has none. */
@@ -131,7 +156,6 @@ static ssize_t take(int fd, const void *requests, size_t bytes)
 {
 	VB_UNCANCELLED;
 	struct delivery *d = calloc(1, sizeof(*d));
-	struct timeval limit = { .tv_sec = SEND_LIMIT_S };
 	int saved = errno;
 
 	if (!d) {
@@ -141,14 +165,12 @@ static ssize_t take(int fd, const void *requests, size_t bytes)
 	d->fd = REAL(socket)(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_USERSOCK);
 	d->port = port_of(fd);
 	vb_nldev_answer(requests, bytes, d->port, &d->reply);
-	if (d->fd < 0 || !d->port || d->reply.is_short ||
-	    setsockopt(d->fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)) < 0) {
+	if (d->fd < 0 || !d->port || d->reply.is_short)
+		return refuse(d);
+	if (deliver(d, MSG_DONTWAIT))
 		end_delivery(d);
-		errno = ENOBUFS;
-		return -1;
-	}
-	if (deliver(d, MSG_DONTWAIT) || vb_thread_start(NULL, deliver_rest, d))
-		end_delivery(d);
+	else if (!deliver_later(d))
+		return refuse(d);
 	errno = saved;
 	return (ssize_t)bytes;
 }

@@ -12,8 +12,9 @@
  * been done with the request by then, so a change of its buffer between post and completion is a mistake,
  * and is seen.
  *
- * A finding is certain: what may be right is not reported. Each is reported once for a place (or an object,
- * where no place is known), and counted from then on.
+ * A finding is certain: what may be right is not reported. The same sentence, apart from its numbers, is
+ * reported once for a place (or an object, where no place is known), and counted from then on. So many are
+ * remembered; that there are more is reported, too.
  *
  * Threading: any. A QP and a CQ own their side records (vb_qp.checked, vb_cq.checked); the QP's is under its
  * sq.lock. The tables of keys and of findings have locks of their own, under which no other is taken.

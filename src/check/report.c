@@ -36,6 +36,7 @@ static struct {
 	unsigned count;       /* of these */
 	unsigned inherited;   /* of these, which a parent has reported */
 	unsigned repeated;
+	unsigned unshown;     /* there was no room to remember them: the same one may be among them twice */
 } said = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 static uint64_t mix(uint64_t hash, uint64_t value)
@@ -43,10 +44,24 @@ static uint64_t mix(uint64_t hash, uint64_t value)
 	return (hash ^ value) * 0x9e3779b97f4a7c15u + (hash >> 29);
 }
 
-/* A finding's place identifies it, or its object if it has no place. */
-static uint64_t identity(enum vb_check check, const struct vb_place *place, const void *object)
+/* What a sentence says, without its numbers: words with a digit are left out. */
+static uint64_t mix_words(uint64_t hash, const char *sentence)
 {
-	uint64_t hash = mix(1, check);
+	for (const char *word = sentence; *word;) {
+		size_t n = strcspn(word, " ");
+		bool is_number = strcspn(word, "0123456789") < n;
+		for (size_t i = 0; i < n && !is_number; i++)
+			hash = mix(hash, (unsigned char)word[i]);
+		word += n + (word[n] == ' ');
+	}
+	return hash;
+}
+
+/* A finding is the same if it says the same of the same place, or object if it has no place. */
+static uint64_t identity(enum vb_check check, const struct vb_place *place, const void *object,
+			 const char *sentence)
+{
+	uint64_t hash = mix_words(mix(1, check), sentence);
 	if (!place || !place->trace || !place->trace->count)
 		return mix(hash, (uintptr_t)object) | 1;
 	for (unsigned i = 0; i < place->trace->count && i < FRAMES_WITHIN; i++)
@@ -54,30 +69,44 @@ static uint64_t identity(enum vb_check check, const struct vb_place *place, cons
 	return hash | 1;
 }
 
-static bool is_new_locked(uint64_t hash)
+enum news { NEW, REPEATED, UNSHOWN };
+
+static enum news note_locked(uint64_t hash)
 {
 	for (unsigned i = 0; i < said.count; i++)
 		if (said.known[i] == hash) {
 			said.repeated++;
-			return false;
+			return REPEATED;
 		}
-	if (said.count == KEPT)
-		return false;
+	if (said.count == KEPT) {
+		said.unshown++;
+		return UNSHOWN;
+	}
 	said.known[said.count++] = hash;
-	return true;
+	return NEW;
+}
+
+__attribute__((format(printf, 1, 2))) static void say_of_all(const char *fmt, ...)
+{
+	char line[256];
+	va_list args;
+	va_start(args, fmt);
+	int n = vsnprintf(line, sizeof(line), fmt, args);
+	va_end(args);
+	vb_say(line, n > 0 ? vb_min_u64((uint64_t)n, sizeof(line) - 1) : 0);
 }
 
 static void print_count(void)
 {
-	char line[128];
+	char more[48] = "", unshown[48] = "";
 	unsigned count = said.count - said.inherited;
-	int n = said.repeated ?
-			snprintf(line, sizeof(line), "verbatim: checks: %u finding%s, met %u times more\n",
-				 count, count == 1 ? "" : "s", said.repeated) :
-			snprintf(line, sizeof(line), "verbatim: checks: %u finding%s\n", count,
-				 count == 1 ? "" : "s");
-	if (count || said.repeated)
-		vb_say(line, n > 0 ? (size_t)n : 0);
+	if (said.repeated)
+		snprintf(more, sizeof(more), ", met %u times more", said.repeated);
+	if (said.unshown)
+		snprintf(unshown, sizeof(unshown), ", and others %u times", said.unshown);
+	if (count || said.repeated || said.unshown)
+		say_of_all("verbatim: checks: %u finding%s%s%s\n", count, count == 1 ? "" : "s", more,
+			   unshown);
 }
 
 /* Names are looked up by one thread at a time. */
@@ -89,7 +118,7 @@ static void forget(void)
 	pthread_mutex_init(&said.lock, NULL);
 	pthread_mutex_init(&naming, NULL);
 	said.inherited = said.count;
-	said.repeated = 0;
+	said.repeated = said.unshown = 0;
 }
 
 __attribute__((constructor)) static void watch_forks(void)
@@ -122,6 +151,22 @@ static void print(enum vb_check check, const char *page, const struct vb_place *
 		vb_say(text, vb_min_u64((uint64_t)n, sizeof(text) - 1));
 }
 
+/* Is it new, so that it is told? The first one beyond those that are remembered is told of. */
+static bool is_told(uint64_t hash)
+{
+	pthread_mutex_lock(&said.lock);
+	enum news news = note_locked(hash);
+	unsigned count = said.count, unshown = said.unshown;
+	pthread_mutex_unlock(&said.lock);
+	if (news == NEW && count == 1)
+		atexit(print_count);
+	if (news == UNSHOWN && unshown == 1)
+		say_of_all("verbatim: checks: that were %u findings, and there are others: they are counted, "
+			   "and neither told nor compared with each other\n",
+			   count);
+	return news == NEW;
+}
+
 static void report(enum vb_check check, const char *page, const struct vb_place *place, const void *object,
 		   const char *fmt, va_list args)
 {
@@ -129,19 +174,14 @@ static void report(enum vb_check check, const char *page, const struct vb_place 
 	int saved_errno = errno;
 	if (!is_on[check])
 		return;
-	pthread_mutex_lock(&said.lock);
-	bool is_new = is_new_locked(identity(check, place, object)), first = is_new && said.count == 1;
-	pthread_mutex_unlock(&said.lock);
-	if (!is_new)
-		return;
-	if (first)
-		atexit(print_count);
 	vsnprintf(sentence, sizeof(sentence), fmt, args);
-	if (vb_capture_is_on())
-		vb_capture_sentence(checks[check].name, sentence);
-	print(check, page, place, sentence);
-	if (is_fatal)
-		abort();
+	if (is_told(identity(check, place, object, sentence))) {
+		if (vb_capture_is_on())
+			vb_capture_sentence(checks[check].name, sentence);
+		print(check, page, place, sentence);
+		if (is_fatal)
+			abort();
+	}
 	errno = saved_errno;
 }
 

@@ -90,7 +90,7 @@ static bool is_member(const struct attachment *a, const struct in6_addr *mgid, u
 {
 	const struct vb_context *ctx = a->qp->ctx;
 	return IN6_ARE_ADDR_EQUAL(&a->mgid, mgid) && (!ifindex || ctx->device->ifindex == ifindex) &&
-	       ctx->generation == vb_host_generation();
+	       ctx->generation == vb_host_generation() && !vb_device_has_no_link(ctx->device);
 }
 
 /* Members from the skip-th on, with references; how many of all were looked at is added to *skip. */

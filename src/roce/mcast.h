@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Multicast: which UD queue pairs of this process are attached to which groups (MGIDs, which on RoCE v2 are
- * IP multicast addresses, IPv4 ones v4-mapped). An attachment is also an IP membership on the
- * device's interface. A group's packet goes to all attached QPs but the one that sent it.
+ * IP multicast addresses, IPv4 ones v4-mapped). An attachment is also an IP membership on the device's
+ * interface. A group's packet goes to all attached QPs. The one that sent it drops it if it has no receive,
+ * or asked for that (IBV_QP_CREATE_BLOCK_SELF_MCAST_LB).
  */
 #ifndef VB_ROCE_MCAST_H
 #define VB_ROCE_MCAST_H

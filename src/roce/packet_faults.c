@@ -146,7 +146,7 @@ static void timer_fired(struct vb_timer *timer, uint64_t now_ns);
 static struct vb_lock lock;
 /* by the time that they are due, equal ones as they came; under lock */
 static struct vb_list queue = VB_LIST_INIT(queue);
-static unsigned nheld;
+static unsigned nheld, novertaken; /* packets in it; of these, those that wait to be overtaken */
 static struct vb_timer timer = { .fire = timer_fired };
 
 static void release_one(const struct held *h)
@@ -175,6 +175,19 @@ static void release(struct held *h)
 	free(h);
 }
 
+static struct held *first_locked(void)
+{
+	return vb_list_is_empty(&queue) ? NULL : vb_container_of(queue.next, struct held, node);
+}
+
+/* Under the lock: of two threads the one that sets the timer last knows the first packet. */
+static void set_timer_locked(uint64_t not_before_ns)
+{
+	const struct held *first = first_locked();
+	if (first)
+		vb_timer_set(&timer, vb_max_u64(first->due_ns, not_before_ns));
+}
+
 static void enqueue(struct held *h)
 {
 	vb_lock(&lock);
@@ -183,9 +196,9 @@ static void enqueue(struct held *h)
 		behind = behind->prev;
 	vb_list_add_tail(behind->next, &h->node); /* before what follows */
 	nheld++;
-	uint64_t first_ns = vb_container_of(queue.next, struct held, node)->due_ns;
+	novertaken += h->is_overtaken;
+	set_timer_locked(0);
 	vb_unlock(&lock);
-	vb_timer_set(&timer, first_ns);
 }
 
 /* What becomes of a packet that no fault loses. */
@@ -218,17 +231,28 @@ static struct parting part(const uint8_t *packet, size_t bytes, uint32_t qpn, co
 	return (struct parting){ .now = copies - late, .later = h };
 }
 
+static struct held *find_overtaken_locked(uint32_t overtaker)
+{
+	struct held *h;
+	if (!overtaker || !novertaken)
+		return NULL;
+	vb_list_for_each(h, &queue, node)
+		if (h->is_overtaken && h->qpn == overtaker)
+			return h;
+	return NULL;
+}
+
 /* The first that is due, or that a packet to this queue pair has overtaken; NULL: none. */
 static struct held *take(uint64_t now_ns, uint32_t overtaker)
 {
-	struct held *h, *found = NULL;
 	vb_lock(&lock);
-	vb_list_for_each(h, &queue, node)
-		if (!found && (h->due_ns <= now_ns || (overtaker && h->is_overtaken && h->qpn == overtaker)))
-			found = h;
+	struct held *found = first_locked();
+	if (found && found->due_ns > now_ns)
+		found = find_overtaken_locked(overtaker);
 	if (found) {
 		vb_list_del(&found->node);
 		nheld--;
+		novertaken -= found->is_overtaken;
 	}
 	vb_unlock(&lock);
 	return found;
@@ -248,10 +272,8 @@ static void timer_fired(struct vb_timer *t, uint64_t now_ns)
 	if (thaw <= now_ns)
 		release_due(now_ns, 0);
 	vb_lock(&lock);
-	uint64_t next_ns = queue.next == &queue ? 0 : vb_container_of(queue.next, struct held, node)->due_ns;
+	set_timer_locked(thaw);
 	vb_unlock(&lock);
-	if (next_ns)
-		vb_timer_set(t, vb_max_u64(next_ns, thaw));
 }
 
 /* ---- on the way out ---- */
@@ -364,7 +386,7 @@ static void forget(void)
 {
 	vb_lock_init(&lock);
 	vb_list_init(&queue);
-	nheld = 0;
+	nheld = novertaken = 0;
 }
 
 __attribute__((constructor)) static void watch_forks(void)

@@ -24,7 +24,6 @@ enum {
 	ETHER_VLAN = VB_ETHER_VLAN,
 	ETHER_IP4 = 0x0800,
 	ETHER_IP6 = 0x86dd,
-	MAX_TARGETS = 16,
 	BATCH = 64
 };
 
@@ -146,11 +145,27 @@ static bool matches(const struct vb_flow *flow, const struct fields *f)
 	return true;
 }
 
+/* Where a frame goes. There is one set, of the progress thread, which grows and stays. */
 struct targets {
-	unsigned count;
-	struct vb_qp *qps[MAX_TARGETS]; /* with references */
-	uint32_t tags[MAX_TARGETS];     /* of the rules that led there */
+	unsigned count, room;
+	struct target {
+		struct vb_qp *qp; /* with a reference */
+		uint32_t tag;     /* of the rule that led there */
+	} *list;
 };
+
+static bool has_room(struct targets *t)
+{
+	if (vb_likely(t->count < t->room))
+		return true;
+	unsigned room = 2 * t->room + 16;
+	struct target *list = realloc(t->list, room * sizeof(*list));
+	if (!list)
+		return false;
+	t->list = list;
+	t->room = room;
+	return true;
+}
 
 static void take(struct targets *t, struct vb_flow *flow, size_t bytes)
 {
@@ -161,13 +176,14 @@ static void take(struct targets *t, struct vb_flow *flow, size_t bytes)
 	if (flow->drops)
 		return;
 	for (unsigned i = 0; i < t->count; i++)
-		if (t->qps[i] == flow->qp)
+		if (t->list[i].qp == flow->qp)
 			return;
-	if (t->count == MAX_TARGETS)
+	if (!has_room(t)) {
+		vb_drop(VB_DROP_NO_ROOM);
 		return;
+	}
 	vb_qp_ref(flow->qp);
-	t->tags[t->count] = flow->tag;
-	t->qps[t->count++] = flow->qp;
+	t->list[t->count++] = (struct target){ flow->qp, flow->tag };
 }
 
 /* Those of one type that match; true if one of them keeps the frame from others. */
@@ -178,7 +194,9 @@ static bool take_type(struct targets *t, unsigned ifindex, enum ibv_flow_attr_ty
 	unsigned priority = 0;
 	struct vb_flow *flow;
 	vb_list_for_each(flow, &flows, node) {
-		if (flow->type != type || flow->qp->ctx->device->ifindex != ifindex || !matches(flow, f))
+		const struct vb_device *device = flow->qp->ctx->device;
+		if (flow->type != type || device->ifindex != ifindex || vb_device_has_no_link(device) ||
+		    !matches(flow, f))
 			continue;
 		if (trapped && flow->priority != priority)
 			break;
@@ -331,22 +349,53 @@ static void receive(struct vb_qp *qp, const struct heard *h, uint32_t tag)
 	vb_qp_break(qp, -1);
 }
 
+static void give(const struct target *t, const struct heard *h, const struct fields *f)
+{
+	const struct vb_rss *rss = t->qp->rss;
+	if (!h->is_own || !(atomic_load(&t->qp->create_flags) & IBV_QP_CREATE_BLOCK_SELF_MCAST_LB))
+		receive(rss ? rss->queues[hash_of(rss, f) & (rss->count - 1)] : t->qp, h, t->tag);
+	vb_qp_unref(t->qp);
+}
+
+/* Held while a frame goes where the rules say: the end of a rule waits for that. Before flows_lock. */
+static pthread_mutex_t giving_lock = PTHREAD_MUTEX_INITIALIZER;
+
 static void hand_over(unsigned ifindex, struct heard *h)
 {
+	static struct targets t;
 	struct fields f;
-	struct targets t;
 	parse(&f, h->frame, h->bytes);
+	pthread_mutex_lock(&giving_lock);
 	find_targets(&t, ifindex, &f, h->bytes);
 	if (t.count) {
 		h->is_checked = vb_frame_checksums_are_right(h->frame, h->bytes);
 		vb_frame_check_sequence(h->frame, h->bytes, h->fcs);
 	}
-	for (unsigned i = 0; i < t.count; i++) {
-		const struct vb_rss *rss = t.qps[i]->rss;
-		if (!h->is_own || !(atomic_load(&t.qps[i]->create_flags) & IBV_QP_CREATE_BLOCK_SELF_MCAST_LB))
-			receive(rss ? rss->queues[hash_of(rss, &f) & (rss->count - 1)] : t.qps[i], h,
-				t.tags[i]);
-		vb_qp_unref(t.qps[i]);
+	for (unsigned i = 0; i < t.count; i++)
+		give(&t.list[i], h, &f);
+	pthread_mutex_unlock(&giving_lock);
+}
+
+/*
+ * Frames of a flow that the kernel has joined, or has not cut yet, as they are on a wire. What is within a
+ * tunnel is lost: it would be longer than any receive.
+ */
+static void hand_over_pieces(unsigned ifindex, const struct heard *joined, const struct vb_raw_frame *how)
+{
+	static uint8_t frame[VB_RAW_MAX_FRAME]; /* the progress thread's */
+	size_t header = vb_frame_header_bytes(joined->frame, joined->bytes, how->protocol);
+	uint16_t number = 0;
+	if (!header)
+		vb_drop(VB_DROP_TOO_LONG);
+	for (size_t at = header; header && at < joined->bytes; at += how->segment) {
+		struct heard h = { .frame = frame, .is_own = joined->is_own };
+		size_t piece = vb_min_u64(how->segment, joined->bytes - at);
+		memcpy(frame, joined->frame, header);
+		memcpy(frame + header, joined->frame + at, piece);
+		vb_frame_cut(frame, header, piece, (uint32_t)(at - header), number++,
+			     at + piece == joined->bytes);
+		h.bytes = header + piece;
+		hand_over(ifindex, &h);
 	}
 }
 
@@ -366,11 +415,13 @@ static void readable(struct vb_watch *watch, uint32_t events)
 	static uint8_t frame[VB_RAW_MAX_FRAME]; /* the progress thread's */
 	const struct ear *ear = watch->arg;
 	for (unsigned i = 0; i < BATCH; i++) {
-		struct heard h = { .frame = frame };
-		h.bytes = vb_raw_receive(watch->fd, frame, sizeof(frame), &h.is_own);
-		if (!h.bytes)
+		struct vb_raw_frame heard;
+		if (!vb_raw_receive(watch->fd, frame, sizeof(frame), &heard))
 			return;
-		if (h.bytes >= ETHER_BYTES)
+		struct heard h = { .frame = frame, .bytes = heard.bytes, .is_own = heard.is_own };
+		if (heard.segment)
+			hand_over_pieces(ear->ifindex, &h, &heard);
+		else if (h.bytes >= ETHER_BYTES)
 			hand_over(ear->ifindex, &h);
 	}
 }
@@ -439,6 +490,8 @@ void vb_flow_remove(struct vb_flow *flow)
 	vb_list_del(&flow->node);
 	atomic_fetch_sub(&flow->qp->mcast, 1);
 	pthread_mutex_unlock(&flows_lock);
+	pthread_mutex_lock(&giving_lock); /* the frame at hand may have found the rule */
+	pthread_mutex_unlock(&giving_lock);
 	pthread_mutex_lock(&ears_lock);
 	struct ear *ear = find_ear_locked(ifindex);
 	bool last = ear && --ear->rules == 0;
@@ -455,6 +508,7 @@ void vb_flow_remove(struct vb_flow *flow)
 /* A forked child has no rules, and its sockets are closed. */
 static void forget(void)
 {
+	pthread_mutex_init(&giving_lock, NULL);
 	pthread_mutex_init(&flows_lock, NULL);
 	pthread_mutex_init(&ears_lock, NULL);
 	vb_list_init(&flows);

@@ -8,8 +8,9 @@
  *	of the normal rules that match, those of the best priority; if they are all "don't trap", also the next ones;
  *	if none matched, those for the rest (all of it, or multicast).
  *
- * A queue pair gets a frame once. The host's own network stack sees all frames as well. A queue pair with an
- * indirection table hands frames on to work queues by a Toeplitz hash. Sending is in raw_send.c.
+ * A queue pair gets a frame once, and as it is on a wire: what the kernel has joined is cut up again. The
+ * host's own network stack sees all frames as well. A queue pair with an indirection table hands frames on to
+ * work queues by a Toeplitz hash. Sending is in raw_send.c.
  */
 #ifndef VB_ROCE_RAW_H
 #define VB_ROCE_RAW_H
@@ -38,7 +39,7 @@ struct vb_flow {
 
 /* In force from its return on. -EPERM: the process may not hear frames. */
 int vb_flow_add(struct vb_flow *flow);
-/* A frame that it led to the queue pair may still arrive there: the queue pair's end waits for that. */
+/* No frame comes by it any more from its return on. */
 void vb_flow_remove(struct vb_flow *flow);
 
 /* How a queue pair spreads frames over work queues, which are raw packet queue pairs that only receive. */

@@ -6,6 +6,9 @@
  * The limit is a bucket of bytes that fills at the rate and holds a burst. A request may go while there is
  * something in it, whatever its length: the bucket goes below zero and the next request waits, until a timer
  * lets it go. Bucket and timer: under sq.lock.
+ *
+ * An interface that is slower than the program holds the queue up, as a wire does: while the socket has no
+ * room, the oldest request waits for the same timer, perhaps in the middle of its segment.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -23,7 +26,11 @@
 #include "roce/raw.h"
 #include "wire/frame.h"
 
-enum { DEFAULT_BURST = 65536 };
+enum {
+	DEFAULT_BURST = 65536,
+	NO_ROOM = -1,       /* beside enum ibv_wc_status: the request waits */
+	RETRY_NS = 100000,
+};
 
 struct raw {
 	struct vb_qp *qp;
@@ -33,6 +40,9 @@ struct raw {
 	uint64_t rate;      /* bytes a second; 0: no limit */
 	int64_t burst, bucket;
 	uint64_t filled_ns; /* when the bucket was looked at last */
+	/* the request that has been sent in part, and how far: bytes and frames; else 0 */
+	uint32_t position, at;
+	uint16_t number;
 	struct vb_timer timer;
 };
 
@@ -76,24 +86,28 @@ static void time_is_up(struct vb_timer *timer, uint64_t now_ns)
 /* ---- frames ---- */
 
 /* Without a VLAN tag a frame is shorter by it than r->longest; the interface knows. */
-static enum ibv_wc_status send_pieces(struct raw *r, const struct iovec *iov, unsigned n)
+static int send_pieces(struct raw *r, const struct iovec *iov, unsigned n)
 {
+	if (vb_device_has_no_link(r->qp->ctx->device))
+		return IBV_WC_SUCCESS; /* the frame is lost */
 	switch (vb_raw_send(r->fd, r->qp->ctx->device->ifindex, iov, n)) {
 	case 0:
 		return IBV_WC_SUCCESS;
+	case -EAGAIN:
+		return NO_ROOM;
 	case -EMSGSIZE:
 		return IBV_WC_LOC_LEN_ERR;
 	}
 	return IBV_WC_LOC_PROT_ERR;
 }
 
-static enum ibv_wc_status send_bytes(struct raw *r, const void *frame, size_t bytes)
+static int send_bytes(struct raw *r, const void *frame, size_t bytes)
 {
 	struct iovec iov = { (void *)(uintptr_t)frame, bytes };
 	return send_pieces(r, &iov, 1);
 }
 
-static enum ibv_wc_status send_checked(struct vb_qp *qp, struct vb_sqe *sqe)
+static int send_checked(struct vb_qp *qp, struct vb_sqe *sqe)
 {
 	struct raw *r = of(qp);
 	if (!vb_payload_gather(qp, sqe, 0, r->frame, sqe->length))
@@ -102,30 +116,37 @@ static enum ibv_wc_status send_checked(struct vb_qp *qp, struct vb_sqe *sqe)
 	return send_bytes(r, r->frame, sqe->length);
 }
 
-static enum ibv_wc_status send_segment(struct vb_qp *qp, struct vb_sqe *sqe)
+/* From r->at on, up to where there is no room. */
+static int send_segment(struct vb_qp *qp, struct vb_sqe *sqe)
 {
 	struct raw *r = of(qp);
 	const uint8_t *header = vb_sqe_header(&qp->sq, sqe);
-	uint32_t header_bytes = sqe->tso.header_bytes, mss = sqe->tso.mss, at = 0;
+	uint32_t header_bytes = sqe->tso.header_bytes, mss = sqe->tso.mss;
 	if (header_bytes + mss > r->longest)
 		return IBV_WC_LOC_LEN_ERR;
 	if (!vb_frame_is_tcp_header(header, header_bytes))
 		return IBV_WC_LOC_QP_OP_ERR;
-	enum ibv_wc_status status;
-	uint16_t number = 0;
+	if (r->position != qp->sq.sent)
+		r->at = r->number = 0;
+	r->position = qp->sq.sent;
+	int status;
 	do {
-		uint32_t piece = sqe->length - at < mss ? sqe->length - at : mss;
+		uint32_t piece = sqe->length - r->at < mss ? sqe->length - r->at : mss;
 		memcpy(r->frame, header, header_bytes);
-		if (piece && !vb_payload_gather(qp, sqe, at, r->frame + header_bytes, piece))
+		if (piece && !vb_payload_gather(qp, sqe, r->at, r->frame + header_bytes, piece))
 			return IBV_WC_LOC_PROT_ERR;
-		vb_frame_cut(r->frame, header_bytes, piece, at, number++, at + piece == sqe->length);
+		vb_frame_cut(r->frame, header_bytes, piece, r->at, r->number,
+			     r->at + piece == sqe->length);
 		status = send_bytes(r, r->frame, header_bytes + piece);
-		at += piece;
-	} while (status == IBV_WC_SUCCESS && at < sqe->length);
+		if (status != IBV_WC_SUCCESS)
+			return status;
+		r->at += piece;
+		r->number++;
+	} while (r->at < sqe->length);
 	return status;
 }
 
-static enum ibv_wc_status send_one(struct vb_qp *qp, struct vb_sqe *sqe)
+static int send_one(struct vb_qp *qp, struct vb_sqe *sqe)
 {
 	struct vb_ranges data;
 	if (sqe->opcode == IBV_WR_TSO)
@@ -139,7 +160,7 @@ static enum ibv_wc_status send_one(struct vb_qp *qp, struct vb_sqe *sqe)
 	unsigned held = vb_memory_hold();
 	enum vb_key_fault fault =
 		vb_ranges_of_list(&data, vb_arena, vb_sg_list_of_send(qp, sqe), 0, sqe->length, 0);
-	enum ibv_wc_status status =
+	int status =
 		fault == VB_KEY_OK ? send_pieces(of(qp), data.iov, data.count) : IBV_WC_LOC_PROT_ERR;
 	vb_memory_release(held);
 	return status;
@@ -160,13 +181,18 @@ static void send_all(struct vb_qp *qp)
 	struct raw *r = of(qp);
 	while (sq->sent != sq->tail && atomic_load(&qp->state) == IBV_QPS_RTS && (!r->rate || may_go(r))) {
 		struct vb_sqe *sqe = vb_sq_at(sq, sq->sent);
-		enum ibv_wc_status status = send_one(qp, sqe);
+		int status = send_one(qp, sqe);
+		if (status == NO_ROOM) {
+			vb_timer_set(&r->timer, vb_now_ns() + RETRY_NS);
+			return;
+		}
 		r->bucket -= r->rate ? sqe->length : 0;
+		r->at = r->number = 0;
 		sq->sent++;
 		if (status == IBV_WC_SUCCESS)
 			vb_sq_complete(qp);
 		else
-			vb_qp_fail_sends(qp, status, why(status));
+			vb_qp_fail_sends(qp, (enum ibv_wc_status)status, why((enum ibv_wc_status)status));
 	}
 }
 

@@ -136,45 +136,82 @@ void vb_frame_check_sequence(const void *frame, size_t bytes, uint8_t out[VB_FCS
 
 /* ---- segments ---- */
 
-/* The header's length fields may be wrong: each frame gets its own. */
-static bool find_tcp(const uint8_t *header, size_t bytes, struct vb_frame_layout *at)
+/* Where TCP's or UDP's header is, if the IP header is whole. */
+static bool find_beginning(const uint8_t *header, size_t bytes, struct vb_frame_layout *at)
 {
-	*at = (struct vb_frame_layout){ .ip = VB_ETHER_BYTES, .protocol = TCP };
+	*at = (struct vb_frame_layout){ .ip = VB_ETHER_BYTES };
 	if (bytes < VB_ETHER_BYTES + VB_VLAN_BYTES)
 		return false;
 	if (get16(header + 12) == VB_ETHER_VLAN)
 		at->ip += VB_VLAN_BYTES;
 	const uint8_t *ip = header + at->ip;
 	uint16_t type = get16(ip - 2);
-	if (type == ETHER_IP4 && bytes >= (size_t)at->ip + IP4_BYTES && ip[0] >> 4 == 4 && ip[9] == TCP) {
+	if (type == ETHER_IP4 && bytes >= (size_t)at->ip + IP4_BYTES && ip[0] >> 4 == 4) {
 		at->ip_version = 4;
+		at->protocol = ip[9];
 		at->l4 = (uint16_t)(at->ip + (ip[0] & 15) * 4);
-	} else if (type == ETHER_IP6 && bytes >= (size_t)at->ip + IP6_BYTES && ip[0] >> 4 == 6 &&
-		   ip[6] == TCP) {
-		at->ip_version = 6;
-		at->l4 = (uint16_t)(at->ip + IP6_BYTES);
-	} else {
-		return false;
+		return at->l4 >= at->ip + IP4_BYTES;
 	}
-	return bytes >= (size_t)at->l4 + TCP_BYTES &&
-	       (size_t)at->l4 + (size_t)(header[at->l4 + 12] >> 4) * 4 == bytes &&
-	       (at->ip_version == 6 || at->l4 >= at->ip + IP4_BYTES);
+	if (type == ETHER_IP6 && bytes >= (size_t)at->ip + IP6_BYTES && ip[0] >> 4 == 6) {
+		at->ip_version = 6;
+		at->protocol = ip[6];
+		at->l4 = (uint16_t)(at->ip + IP6_BYTES);
+		return true;
+	}
+	return false;
+}
+
+/* Up to the end of TCP's or UDP's header; 0: there is neither. */
+static size_t header_end(const uint8_t *header, size_t bytes, const struct vb_frame_layout *at)
+{
+	size_t end = (size_t)at->l4 + UDP_BYTES;
+	if (at->protocol == TCP) {
+		if (bytes < (size_t)at->l4 + TCP_BYTES || header[at->l4 + 12] >> 4 < TCP_BYTES / 4)
+			return 0;
+		end = (size_t)at->l4 + (size_t)(header[at->l4 + 12] >> 4) * 4;
+	} else if (at->protocol != UDP) {
+		return 0;
+	}
+	return end <= bytes ? end : 0;
+}
+
+/* The header's length fields may be wrong: each frame gets its own. */
+static bool find_header(const uint8_t *header, size_t bytes, struct vb_frame_layout *at)
+{
+	return find_beginning(header, bytes, at) && header_end(header, bytes, at) == bytes;
 }
 
 bool vb_frame_is_tcp_header(const uint8_t *header, size_t bytes)
 {
 	struct vb_frame_layout at;
-	return find_tcp(header, bytes, &at);
+	return find_header(header, bytes, &at) && at.protocol == TCP;
+}
+
+size_t vb_frame_header_bytes(const uint8_t *frame, size_t bytes, uint8_t protocol)
+{
+	struct vb_frame_layout at;
+	bool is_found = vb_frame_find(frame, bytes, &at) && at.l4 && at.protocol == protocol;
+	return is_found ? header_end(frame, at.end, &at) : 0;
+}
+
+static void cut_tcp(uint8_t *tcp, uint32_t at_payload, uint16_t number, bool last)
+{
+	enum { SEQUENCE = 4, FLAGS = 13, FIN = 1, PSH = 8, CWR = 0x80 };
+	put32(tcp + SEQUENCE, get32(tcp + SEQUENCE) + at_payload);
+	if (!last)
+		tcp[FLAGS] &= (uint8_t)~(FIN | PSH);
+	if (number)
+		tcp[FLAGS] &= (uint8_t)~CWR;
 }
 
 void vb_frame_cut(uint8_t *frame, size_t header_bytes, size_t piece_bytes, uint32_t at_payload,
 		  uint16_t number, bool last)
 {
-	enum { SEQUENCE = 4, FLAGS = 13, FIN = 1, PSH = 8, CWR = 0x80, IDENTIFICATION = 4 };
+	enum { LENGTH = 4, IDENTIFICATION = 4 };
 	struct vb_frame_layout at;
-	if (!find_tcp(frame, header_bytes, &at))
+	if (!find_header(frame, header_bytes, &at))
 		return;
-	uint8_t *ip = frame + at.ip, *tcp = frame + at.l4;
+	uint8_t *ip = frame + at.ip;
 	size_t total = header_bytes + piece_bytes - at.ip;
 	if (at.ip_version == 4) {
 		put16(ip + 2, (uint32_t)total);
@@ -182,10 +219,9 @@ void vb_frame_cut(uint8_t *frame, size_t header_bytes, size_t piece_bytes, uint3
 	} else {
 		put16(ip + 4, (uint32_t)(total - IP6_BYTES));
 	}
-	put32(tcp + SEQUENCE, get32(tcp + SEQUENCE) + at_payload);
-	if (!last)
-		tcp[FLAGS] &= (uint8_t)~(FIN | PSH);
-	if (number)
-		tcp[FLAGS] &= (uint8_t)~CWR;
+	if (at.protocol == TCP)
+		cut_tcp(frame + at.l4, at_payload, number, last);
+	else
+		put16(frame + at.l4 + LENGTH, (uint32_t)(UDP_BYTES + piece_bytes));
 	vb_frame_fill_checksums(frame, header_bytes + piece_bytes);
 }

@@ -34,10 +34,12 @@ void vb_frame_check_sequence(const void *frame, size_t bytes, uint8_t out[VB_FCS
 
 /* Is this the header of a TCP segment over IP, from the Ethernet header to the end of TCP's? */
 bool vb_frame_is_tcp_header(const uint8_t *header, size_t bytes);
+/* Bytes of all headers of a whole TCP segment, or UDP datagram, over IP; 0: it is none of this protocol. */
+size_t vb_frame_header_bytes(const uint8_t *frame, size_t bytes, uint8_t protocol);
 /*
- * The header of one of the frames that a long segment is cut into: `header` is the whole one's and stands in
- * frame already, with the piece of payload behind it. at: the piece's offset; number: of the frame; last: it
- * ends the segment. Checksums included.
+ * The header of one of the frames that a long TCP segment, or several UDP datagrams, are cut into: `header`
+ * is the whole one's and stands in frame already, with the piece of payload behind it. at: the piece's
+ * offset; number: of the frame; last: it ends the segment. Checksums included.
  */
 void vb_frame_cut(uint8_t *frame, size_t header_bytes, size_t piece_bytes, uint32_t at, uint16_t number,
 		  bool last);

@@ -34,7 +34,7 @@
 	X(wrong_number) X(short_unreliable) X(other_qkey) X(datagram_without_receive) \
 	X(message_without_receive) X(stranger) X(too_many_shared_entries) X(no_send_room) X(no_receive_room) \
 	X(unacked_qp_event) X(unacked_cq_event) X(unacked_srq_event) X(unasked_event) X(mtu_of_port) \
-	X(gid_kind) X(send_buffer_beside_resized)
+	X(gid_kind) X(send_buffer_beside_resized) X(two_at_one_place) X(too_many_to_remember)
 
 #define X(name) void name(bool wrong);
 CASES(X)
@@ -1435,6 +1435,36 @@ void post_too_early(bool wrong)
 	struct ibv_qp_attr a = { .qp_state = IBV_QPS_ERR };
 	MUST((err != 0) == wrong);
 	MUST(!ibv_modify_qp(w.a.qp, &a, IBV_QP_STATE));
+	end_world(&w);
+}
+
+/* The second one differs from the first by more than its numbers. */
+void two_at_one_place(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	struct ibv_qp *datagrams = make_qp(&w, w.a.cq, &(struct wish){ 0 }, IBV_QPT_UD);
+	struct ibv_qp *qps[] = { wrong ? w.a.qp : datagrams, datagrams };
+	union ibv_gid group = { .raw = { wrong ? 0xfd : 0xff, 0x02, [15] = 0x77 } };
+	volatile int calls = 2; /* from one place: the loop stays one */
+	for (int i = 0; i < calls; i++)
+		MUST((ibv_attach_mcast(qps[i], &group, 0) == EINVAL) == wrong);
+	MUST(wrong || !ibv_detach_mcast(datagrams, &group, 0));
+	MUST(!ibv_destroy_qp(datagrams));
+	end_world(&w);
+}
+
+/* Each call is a place. */
+void too_many_to_remember(bool wrong)
+{
+#define FOUR(x)    x x x x
+#define THOUSAND(x) FOUR(FOUR(FOUR(FOUR(FOUR(x))))) /* 1024 */
+	struct world w = make_world((struct wish){ 0 });
+	union ibv_gid group = { .raw = { 0xff, 0x02 } };
+	if (wrong) {
+		THOUSAND(MUST(ibv_attach_mcast(w.a.qp, &group, 0) == EINVAL);)
+		for (int i = 0; i < 3; i++)
+			MUST(ibv_attach_mcast(w.a.qp, &group, 0) == EINVAL);
+	}
 	end_world(&w);
 }
 

@@ -585,7 +585,7 @@ void vb_remap_fork_drop(void) { }
 int vb_mem_check(const void *addr, size_t bytes, bool writable) { return fake.memory_result; }
 int vb_raw_open(unsigned ifindex, bool hears, int *fd) { return -EPERM; }
 int vb_raw_send(int fd, unsigned ifindex, const struct iovec *iov, unsigned n) { return 0; }
-size_t vb_raw_receive(int fd, void *frame, size_t room, bool *is_own) { return 0; }
+bool vb_raw_receive(int fd, void *frame, size_t room, struct vb_raw_frame *heard) { return false; }
 void vb_raw_close(int fd) { }
 int vb_mem_populate(const void *addr, size_t bytes, bool writable) { return fake.memory_result; }
 int vb_null_pages(size_t bytes, void **pages) { return -ENOMEM; }

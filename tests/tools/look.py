@@ -502,6 +502,32 @@ def ps__liars():
                 thread.join()
 
 
+def answering_with_a_hole(server, hole_bytes):
+    connection, _ = server.accept()
+    with connection:
+        _, ancillary, _, _ = connection.recvmsg(4096, 4096)
+        fds = array.array("i", ancillary[0][2])
+        os.ftruncate(fds[0], hole_bytes)
+        os.close(fds[0])
+        connection.send(struct.pack("=QiIQ", MAGIC, 0, 0, hole_bytes))
+
+
+@case
+def ps__a_long_file_of_nothing():
+    """What costs its writer no memory costs its reader none."""
+    hole_bytes = 250 << 20
+    with listener(4003) as server:
+        thread = threading.Thread(target=answering_with_a_hole, args=(server, hole_bytes))
+        thread.start()
+        with open(os.devnull, "wb") as nothing:
+            asker = subprocess.Popen([VERBATIM, "show", "--json"], stdout=nothing)
+            _, status, usage = os.wait4(asker.pid, 0)
+            asker.returncode = os.waitstatus_to_exitcode(status)
+        thread.join()
+        expect(asker.returncode, 0, "exit status")
+        expect(usage.ru_maxrss * 1024 < hole_bytes, True, f"memory that is used: {usage.ru_maxrss} KiB")
+
+
 def lacks_another_user():
     """Why no other user can run verbatim here, or nothing."""
     reads = ["setpriv", "--reuid", str(OTHER_USER), "test", "-r", f"{BUILD}/lib/libibverbs.so.1"]

@@ -203,6 +203,60 @@ def resources__more_than_a_socket_holds():
     return None
 
 
+# How many messages there are of all queue pairs of the first device, for a program that reads late from a
+# socket which holds one of them at a time. The last is a NLMSG_DONE.
+LATE_READER = """
+import socket, struct, sys, time
+s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 20)
+s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+s.bind((0, 0))
+s.send(struct.pack("=IHHIIHHI", 24, 5 << 10 | 10, 0x301, 1, 0, 8, 1, 0))
+time.sleep(float(sys.argv[1]))
+s.settimeout(20)
+count = 1
+while struct.unpack_from("=H", s.recv(65536), 4)[0] != 3:
+    count += 1
+print(count)
+"""
+
+
+@case
+def resources__to_a_reader_that_takes_its_time():
+    """As one does whose output goes to a pager."""
+    if absent := harness.missing_programs("ibv_srq_pingpong"):
+        return absent
+    command = "ibv_srq_pingpong -g 0 -d vb_lo -p 18595 -q 30 -n 1000000000"
+    with running(command, command + " 127.0.0.1") as pids:
+        for pid in pids:
+            wait_for(lambda pid=pid: len(of_process(pid, "resource", "show", "qp")) == 30, "queue pairs")
+        counts = [int(verbatim("run", sys.executable, "-c", LATE_READER, seconds)) for seconds in ("0", "12")]
+        expect(counts[0] > 3 and counts[0] == counts[1], True, f"messages ({counts})")
+    return None
+
+
+# Asks for all devices without reading: how it ends, and how many threads are left when the socket is closed.
+NO_READER = """
+import os, socket, struct, time
+s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 20)
+s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+s.bind((0, 0))
+try:
+    for _ in range(1000):
+        s.send(struct.pack("=IHHII", 16, 5 << 10 | 1, 0x301, 1, 0))
+except OSError as error:
+    print(error.errno)
+s.close()
+while len(os.listdir("/proc/self/task")) > 1:
+    time.sleep(0.01)
+"""
+
+
+@case
+def requests__without_a_reader():
+    said = verbatim("run", sys.executable, "-c", NO_READER)
+    expect(said.split(), [str(errno.ENOBUFS)], "how it ends")
+
+
 # Lengths of the messages with all shared receive queues.
 SHARED_QUEUES = """
 import socket, struct

@@ -90,6 +90,7 @@ static void any_bytes__stay_within(void **state)
 		vb_frame_is_tcp_header(f, n);
 		vb_frame_fill_checksums(f, n);
 		vb_frame_cut(f, n, 0, 7, 1, false);
+		assert_true(vb_frame_header_bytes(f, n, x & 1 ? 17 : 6) <= n);
 		free(f);
 	}
 }
@@ -116,6 +117,30 @@ static void tcp_header__ends_where_it_says(void **state)
 	assert_false(vb_frame_is_tcp_header(f, 62));
 }
 
+/* Datagrams that are cut have a length and a checksum each. */
+static void cut__of_datagrams(void **state)
+{
+	enum { HEADER = 14 + 40 + 8, EACH = 2 };
+	uint8_t whole[UDP6], f[UDP6];
+	(void)state;
+	udp6(whole);
+	assert_int_equal(vb_frame_header_bytes(whole, UDP6, 17), HEADER);
+	assert_int_equal(vb_frame_header_bytes(whole, UDP6 - 1, 17), 0); /* it is cut off */
+	for (uint16_t i = 0; i < 3; i++) {
+		size_t at = HEADER + (size_t)i * EACH, bytes = i < 2 ? EACH : 1;
+		memcpy(f, whole, HEADER);
+		memcpy(f + HEADER, whole + at, bytes);
+		vb_frame_cut(f, HEADER, bytes, (uint32_t)(at - HEADER), i, i == 2);
+		assert_true(vb_frame_checksums_are_right(f, HEADER + bytes));
+		assert_int_equal(f[19], 8 + bytes);
+		assert_int_equal(f[59], 8 + bytes);
+		assert_memory_equal(f + HEADER, whole + at, bytes);
+	}
+	assert_int_equal(vb_frame_header_bytes(whole, UDP6, 6), 0); /* a tunnel's */
+	tagged_tcp(f);
+	assert_int_equal(vb_frame_header_bytes(f, TAGGED_TCP, 6), 58);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -124,6 +149,7 @@ int main(void)
 		cmocka_unit_test(any_bytes__stay_within),
 		cmocka_unit_test(check_sequence__is_ethernets),
 		cmocka_unit_test(tcp_header__ends_where_it_says),
+		cmocka_unit_test(cut__of_datagrams),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -163,7 +163,7 @@ static void use_network(void)
 	struct vb_route route;
 	uint8_t frame[64];
 	unsigned count;
-	bool is_own;
+	struct vb_raw_frame heard;
 	int fd;
 	if (!vb_netif_list(&list, &count))
 		free(list);
@@ -175,7 +175,7 @@ static void use_network(void)
 	vb_may_bind_port(1);
 	vb_holders_of_udp(true, VB_ROCE_PORT, &holder, 1);
 	if (!vb_raw_open(1, true, &fd)) {
-		vb_raw_receive(fd, frame, sizeof(frame), &is_own);
+		vb_raw_receive(fd, frame, sizeof(frame), &heard);
 		vb_raw_close(fd);
 	}
 	vb_udp_open();

@@ -27,7 +27,7 @@ struct vb_device {
 	pthread_mutex_t lock;  /* guards what follows, but for node */
 	struct vb_netif netif; /* as last seen */
 	enum ibv_port_state port_state;
-	bool is_cut;           /* a fault has taken its link down (fault_injection.h) */
+	atomic_bool is_cut;    /* a fault has taken its link down (fault_injection.h) */
 	enum ibv_mtu active_mtu;
 	unsigned gids;         /* entries in use, holes included */
 	struct in6_addr gid[VB_GID_TABLE];
@@ -68,6 +68,7 @@ bool vb_device_is_there(const char *name);
 void vb_device_cut(const char *const *names, unsigned count);
 /* Is this the address of a device whose link was taken down? */
 bool vb_device_is_cut(const struct in6_addr *gid);
+static inline bool vb_device_has_no_link(const struct vb_device *dev) { return atomic_load(&dev->is_cut); }
 /* Raises an event of port or device in all contexts. */
 void vb_device_raise(const char *name, enum ibv_event_type type);
 

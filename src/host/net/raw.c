@@ -5,12 +5,21 @@
 #include <errno.h>
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
+#include <linux/virtio_net.h>
 #include <net/if_arp.h>
+#include <netinet/in.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/socket.h>
 
 #include "base/cancel.h"
+#include "base/inet.h"
 #include "host/private.h"
+
+enum { GSO_UDP_L4 = 5 /* VIRTIO_NET_HDR_GSO_UDP_L4, which headers before Linux 6.2 lack */ };
+
+/* PACKET_VNET_HDR works: for all sockets, or (an emulator's kernel) for none. */
+static atomic_bool has_headers;
 
 static int set_up(int fd, unsigned ifindex, bool receives)
 {
@@ -27,10 +36,11 @@ static int set_up(int fd, unsigned ifindex, bool receives)
 		return 0;
 	/*
 	 * A flow rule may be for any address. The kernel removes VLAN tags, and passes them as control
-	 * messages.
+	 * messages. What it has left to do for the interface is said in a header before each frame.
 	 */
 	setsockopt(fd, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &all, sizeof(all));
 	setsockopt(fd, SOL_PACKET, PACKET_AUXDATA, &on, sizeof(on));
+	atomic_store(&has_headers, !setsockopt(fd, SOL_PACKET, PACKET_VNET_HDR, &on, sizeof(on)));
 	return 0;
 }
 
@@ -55,8 +65,9 @@ int vb_raw_send(int fd, unsigned ifindex, const struct iovec *iov, unsigned n)
 	struct msghdr m = {
 		.msg_name = &to, .msg_namelen = sizeof(to), .msg_iov = (struct iovec *)iov, .msg_iovlen = n
 	};
-	bool is_bad = sendmsg(fd, &m, MSG_NOSIGNAL) < 0 && (errno == EFAULT || errno == EMSGSIZE);
-	return is_bad ? -errno : 0;
+	if (sendmsg(fd, &m, MSG_NOSIGNAL) >= 0)
+		return 0;
+	return errno == EFAULT || errno == EMSGSIZE || errno == EAGAIN ? -errno : 0;
 }
 
 /* Puts the VLAN tag, which the kernel removed, back behind the two addresses. */
@@ -93,27 +104,48 @@ static bool comes_back(const struct sockaddr_ll *from, const uint8_t *frame, siz
 	return from->sll_hatype != ARPHRD_LOOPBACK && bytes && (frame[0] & 1);
 }
 
-size_t vb_raw_receive(int fd, void *frame, size_t room, bool *is_own)
+/* Where the kernel has left a checksum open, the sum of its pseudo-header is. */
+static void fill_checksum(const struct virtio_net_hdr *left, uint8_t *frame, size_t bytes)
+{
+	size_t start = left->csum_start, at = start + left->csum_offset;
+	if (!(left->flags & VIRTIO_NET_HDR_F_NEEDS_CSUM) || start > bytes || at + 2 > bytes)
+		return;
+	uint16_t sum = (uint16_t)~vb_inet_fold(vb_inet_sum(0, frame + start, bytes - start));
+	sum = htons(sum ? sum : 0xffff); /* which is the same number; 0 would mean that there is none */
+	memcpy(frame + at, &sum, sizeof(sum));
+}
+
+bool vb_raw_receive(int fd, void *frame, size_t room, struct vb_raw_frame *heard)
 {
 	VB_UNCANCELLED;
 	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(struct tpacket_auxdata))];
-	struct iovec iov = { frame, room };
+	struct virtio_net_hdr left = { .flags = 0 };
+	size_t before = atomic_load(&has_headers) ? sizeof(left) : 0;
+	struct iovec iov[] = { { &left, before }, { frame, room } };
 	struct sockaddr_ll from;
-	for (;;) {
-		struct msghdr m = { .msg_name = &from,
-				    .msg_namelen = sizeof(from),
-				    .msg_iov = &iov,
-				    .msg_iovlen = 1,
-				    .msg_control = control,
-				    .msg_controllen = sizeof(control) };
-		ssize_t n = recvmsg(fd, &m, MSG_DONTWAIT);
-		if (n <= 0)
-			return 0;
-		/* What comes in on loopback is of this host, too. */
-		*is_own = from.sll_pkttype == PACKET_OUTGOING || from.sll_hatype == ARPHRD_LOOPBACK;
-		if (from.sll_pkttype != PACKET_OUTGOING || comes_back(&from, frame, (size_t)n))
-			return restore(&m, frame, (size_t)n, room);
-	}
+	struct msghdr m = { .msg_name = &from,
+			    .msg_namelen = sizeof(from),
+			    .msg_iov = iov,
+			    .msg_iovlen = VB_ARRAY_LEN(iov),
+			    .msg_control = control,
+			    .msg_controllen = sizeof(control) };
+	ssize_t n = recvmsg(fd, &m, MSG_DONTWAIT);
+	*heard = (struct vb_raw_frame){ .bytes = 0 };
+	if (n < 0 && errno == EINVAL) /* a frame whose header the kernel cannot write is lost */
+		return true;
+	if (n <= (ssize_t)before)
+		return false;
+	size_t bytes = (size_t)n - before;
+	if (from.sll_pkttype == PACKET_OUTGOING && !comes_back(&from, frame, bytes))
+		return true;
+	/* What comes in on loopback is of this host, too. */
+	heard->is_own = from.sll_pkttype == PACKET_OUTGOING || from.sll_hatype == ARPHRD_LOOPBACK;
+	heard->segment = left.gso_type == VIRTIO_NET_HDR_GSO_NONE ? 0 : left.gso_size;
+	heard->protocol = (left.gso_type & ~VIRTIO_NET_HDR_GSO_ECN) == GSO_UDP_L4 ? IPPROTO_UDP : IPPROTO_TCP;
+	if (!heard->segment)
+		fill_checksum(&left, frame, bytes);
+	heard->bytes = restore(&m, frame, bytes, room);
+	return true;
 }
 
 void vb_raw_close(int fd)

@@ -5,7 +5,7 @@
  * with its expression.
  */
 #include "../../again.h"
-#include "world.h"
+#include "raw.h"
 
 static bool becomes(struct ibv_qp *qp, enum ibv_qp_state state)
 {
@@ -399,6 +399,27 @@ static void link__is_down_as_long_as_a_rule_says_so(void **state)
 	}
 }
 
+static void link__carries_no_frames(void **state)
+{
+	struct world *w = *state;
+	struct ibv_qp *sender = make_sender(w), *qp = make_raw(w);
+	struct rule r = rule_for(1000, 0);
+	struct ibv_flow *flow = steer(qp, &r);
+	struct ibv_device_attr attr;
+	post_at(w, qp, 2);
+	post_at(w, qp, 3);
+	send_frame(w, sender, 1, 1000);
+	assert_int_equal(next_wc(w->cq).wr_id, 2);
+	assert_errno(0, ibv_query_device(w->ctx, &attr));
+	assert_int_equal(port_state(w->ctx), IBV_PORT_DOWN);
+	send_frame(w, sender, 1, 1000);
+	nothing_more(w);
+	assert_int_equal(next_event(w->ctx), IBV_EVENT_PORT_ERR);
+	assert_errno(0, ibv_destroy_flow(flow));
+	assert_errno(0, ibv_destroy_qp(qp));
+	destroy_sender(sender);
+}
+
 static void device__fails(void **state)
 {
 	struct world *w = *state;
@@ -507,6 +528,69 @@ static void freeze__goes_on(void **state)
 	end_ud(&u);
 }
 
+/* ---- multicast ---- */
+
+static const union ibv_gid group = { .raw = { [10] = 0xff, 0xff, 239, 77, 1, 2 } };
+
+static void make_ud_to_group(struct world *w, struct ud *u)
+{
+	struct ibv_ah_attr to = connect_attr(w, 0).ah_attr;
+	make_ud(w, u);
+	assert_errno(0, ibv_destroy_ah(u->ah));
+	to.grh.dgid = group;
+	assert_non_null(u->ah = ibv_create_ah(w->pd, &to));
+	u->wr.wr.ud.ah = u->ah;
+	u->wr.wr.ud.remote_qpn = 0xffffff;
+}
+
+/* In a process of its own, whose link is up: sends a datagram for each word. */
+static void send_to_group(int word)
+{
+	void *state;
+	struct ud u;
+	char byte;
+	is_forked_child = true;
+	make_world(&state);
+	struct world *w = state;
+	make_ud_to_group(w, &u);
+	while (read(word, &byte, 1) == 1) {
+		send_datagram(&u);
+		drain(w->cq, 1);
+	}
+	_exit(0);
+}
+
+static void link__carries_no_group(void **state)
+{
+	struct world *w = *state;
+	struct ibv_device_attr attr;
+	int word[2], status;
+	struct ud u;
+	assert_int_equal(pipe2(word, O_CLOEXEC), 0);
+	pid_t pid = fork();
+	if (pid == 0) {
+		close(word[1]);
+		send_to_group(word[0]);
+	}
+	make_ud_to_group(w, &u);
+	assert_errno(0, ibv_attach_mcast(u.qp, &group, 0));
+	assert_errno(0, post_recv(w, u.qp, 1));
+	assert_errno(0, post_recv(w, u.qp, 2));
+	assert_int_equal(write(word[1], "", 1), 1);
+	drain(w->cq, 1);
+	assert_errno(0, ibv_query_device(w->ctx, &attr));
+	assert_int_equal(port_state(w->ctx), IBV_PORT_DOWN);
+	assert_int_equal(write(word[1], "", 1), 1);
+	close(word[1]);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	nothing_arrives(w, 100);
+	assert_int_equal(next_event(w->ctx), IBV_EVENT_PORT_ERR);
+	assert_errno(0, ibv_detach_mcast(u.qp, &group, 0));
+	end_ud(&u);
+	close(word[0]);
+}
+
 static void freeze__loses_what_is_too_much(void **state)
 {
 	enum { MANY = 17000 }; /* are not held back */
@@ -580,6 +664,8 @@ static const struct {
 	CASE(link__goes_and_comes, "link down for 300ms device=vb_lo at ibv_query_device"),
 	CASE(link__is_down_as_long_as_a_rule_says_so,
 	     "link down for 50ms device=vb_lo at ibv_query_device; link down at ibv_query_device"),
+	CASE(link__carries_no_frames, "link down at ibv_query_device"),
+	CASE(link__carries_no_group, "link down at ibv_query_device"),
 	CASE(device__fails, "event DEVICE_FATAL at ibv_post_send"),
 	CASE(packets__are_repaired, "seed=5; drop 10%; duplicate 10%; reorder 10%; corrupt 5%; delay 100us-2ms 10%; drop 5% in; "
 				    "duplicate 5% in; reorder 5% in; delay 1ms 5% in; drop 5% of ack; corrupt 1% in"),

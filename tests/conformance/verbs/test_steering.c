@@ -2,9 +2,14 @@
 /* Which frames rules take: each kind of specification and of rule; and what work queues are chosen by. */
 #include "raw.h"
 
+#include "../../kernel.h"
 #include "../../unit/netns.h"
 
 #include <netinet/in.h>
+#include <netinet/udp.h>
+
+static bool has_own_network; /* whose loopback may be changed */
+#define NOT_OWN "there is no network namespace here, whose loopback could be changed"
 
 /* ---- frames ---- */
 
@@ -262,6 +267,348 @@ static void flow__that_does_not_trap(void **state)
 	destroy_sender(sender);
 }
 
+static void flow__for_as_many_as_there_are(void **state)
+{
+	enum { MANY = 40 };
+	struct world *w = *state;
+	struct ibv_qp *sender = make_sender(w), *qps[MANY];
+	struct ibv_flow *flows[MANY];
+	uint64_t seen = 0;
+	for (unsigned i = 0; i < MANY; i++) {
+		struct ibv_sge sge = sge_at(w, SLOT, SLOT);
+		struct ibv_recv_wr *bad, wr = { .wr_id = i, .sg_list = &sge, .num_sge = 1 };
+		qps[i] = make_raw(w);
+		flows[i] = rest(qps[i], IBV_FLOW_ATTR_SNIFFER);
+		assert_errno(0, ibv_post_recv(qps[i], &wr, &bad));
+	}
+	send_one(w, sender, &(struct frame){ .to = 7 });
+	for (unsigned i = 0; i < MANY; i++)
+		seen |= UINT64_C(1) << next_wc(w->cq).wr_id;
+	assert_int_equal(seen, (UINT64_C(1) << MANY) - 1);
+	for (unsigned i = 0; i < MANY; i++) {
+		assert_errno(0, ibv_destroy_flow(flows[i]));
+		assert_errno(0, ibv_destroy_qp(qps[i]));
+	}
+	destroy_sender(sender);
+}
+
+/* ---- the end of a rule ---- */
+
+enum { LONG_FRAME = 60000, TRIES = 200 };
+
+struct flood {
+	struct ibv_qp *sender;
+	struct ibv_mr *mr;
+	atomic_bool is_over;
+};
+
+static void *flood(void *arg)
+{
+	struct flood *f = arg;
+	while (!atomic_load(&f->is_over)) {
+		struct ibv_sge sge = { .addr = (uintptr_t)f->mr->addr,
+				       .length = LONG_FRAME,
+				       .lkey = f->mr->lkey };
+		struct ibv_send_wr *bad, wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND };
+		struct ibv_wc wc;
+		(void)ibv_post_send(f->sender, &wr, &bad);
+		(void)ibv_poll_cq(f->sender->send_cq, 1, &wc);
+	}
+	return NULL;
+}
+
+/* Another rule keeps the frames coming, and long ones take their time on their way. */
+static void flow__gives_nothing_after_its_end(void **state)
+{
+	struct world *w = *state;
+	struct ibv_qp *other = make_raw(w), *qp = make_raw(w);
+	struct flood f = { .sender = make_sender(w) };
+	struct ibv_flow *others = rest(other, IBV_FLOW_ATTR_SNIFFER);
+	void *frame = calloc(1, LONG_FRAME);
+	pthread_t thread;
+	unsigned late = 0;
+	f.mr = ibv_reg_mr(w->pd, frame, LONG_FRAME, IBV_ACCESS_LOCAL_WRITE);
+	assert_non_null(f.mr);
+	struct ibv_sge sge = { .addr = (uintptr_t)frame, .length = LONG_FRAME, .lkey = f.mr->lkey };
+	struct ibv_recv_wr *bad, wr = { .wr_id = 7, .sg_list = &sge, .num_sge = 1 };
+	struct ibv_wc wc;
+	build_frame(frame, &(struct frame){ .to = 7 });
+	assert_int_equal(pthread_create(&thread, NULL, flood, &f), 0);
+	for (int i = 0; i < TRIES; i++) {
+		struct ibv_flow *flow = rest(qp, IBV_FLOW_ATTR_SNIFFER);
+		assert_errno(0, ibv_post_recv(qp, &wr, &bad));
+		assert_int_equal(next_wc(w->cq).wr_id, 7);
+		for (int k = 0; k < DEPTH; k++)
+			assert_errno(0, ibv_post_recv(qp, &wr, &bad));
+		assert_errno(0, ibv_destroy_flow(flow));
+		while (ibv_poll_cq(w->cq, 1, &wc) > 0)
+			;
+		usleep(200);
+		late += ibv_poll_cq(w->cq, 1, &wc) > 0;
+		assert_errno(0, set_state(qp, IBV_QPS_ERR));
+		while (ibv_poll_cq(w->cq, 1, &wc) > 0)
+			;
+		assert_errno(0, set_state(qp, IBV_QPS_RESET));
+		struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
+		assert_errno(0, ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PORT));
+		assert_errno(0, set_state(qp, IBV_QPS_RTR));
+	}
+	atomic_store(&f.is_over, true);
+	pthread_join(thread, NULL);
+	assert_errno(0, ibv_destroy_flow(others));
+	assert_errno(0, ibv_destroy_qp(other));
+	assert_errno(0, ibv_destroy_qp(qp));
+	destroy_sender(f.sender);
+	assert_errno(0, ibv_dereg_mr(f.mr));
+	free(frame);
+	assert_int_equal(late, 0);
+}
+
+/* ---- what the kernel joins ---- */
+
+enum { LOOP_MTU = 1500, STREAM = 200000, FULL_FRAMES = 500, BOX = 2048, BOXES = 256 };
+
+static uint8_t byte_at(size_t at) { return (uint8_t)(at * 7 + at / 251); }
+
+/* A queue pair with many receives that hears the loopback, whose MTU is an Ethernet's. */
+struct ear {
+	struct ibv_cq *cq;
+	struct ibv_qp *qp;
+	struct ibv_mr *mr;
+	struct ibv_flow *flow;
+	uint8_t *boxes;
+};
+
+static void post_box(struct ear *e, uint64_t i)
+{
+	struct ibv_sge sge = { .addr = (uintptr_t)e->boxes + i * BOX, .length = BOX, .lkey = e->mr->lkey };
+	struct ibv_recv_wr *bad, wr = { .wr_id = i, .sg_list = &sge, .num_sge = 1 };
+	assert_errno(0, ibv_post_recv(e->qp, &wr, &bad));
+}
+
+static struct ear make_ear(struct world *w, struct one_spec rule)
+{
+	struct ear e = { .boxes = malloc(BOX * BOXES) };
+	assert_non_null(e.cq = ibv_create_cq(w->ctx, BOXES, NULL, NULL, 0));
+	struct ibv_qp_init_attr_ex attr = raw_attr(w, e.cq, e.cq);
+	attr.cap.max_recv_wr = BOXES;
+	e.qp = make_raw_of(w, &attr);
+	assert_non_null(e.mr = ibv_reg_mr(w->pd, e.boxes, BOX * BOXES, IBV_ACCESS_LOCAL_WRITE));
+	for (unsigned i = 0; i < BOXES; i++)
+		post_box(&e, i);
+	assert_int_equal(system("ip link set lo mtu 1500"), 0);
+	assert_non_null(e.flow = ibv_create_flow(e.qp, &rule.attr));
+	return e;
+}
+
+static void end_ear(struct ear *e)
+{
+	assert_errno(0, ibv_destroy_flow(e->flow));
+	assert_errno(0, ibv_destroy_qp(e->qp));
+	assert_errno(0, ibv_destroy_cq(e->cq));
+	assert_errno(0, ibv_dereg_mr(e->mr));
+	free(e->boxes);
+	assert_int_equal(system("ip link set lo mtu 65536"), 0);
+}
+
+static struct one_spec rule_to_port(unsigned type, uint16_t port)
+{
+	struct one_spec r = rule_of(type, sizeof(r.ports));
+	r.ports.val.dst_port = port;
+	r.ports.mask.dst_port = 0xffff;
+	return r;
+}
+
+static int bound(int type, struct sockaddr_in *at)
+{
+	socklen_t bytes = sizeof(*at);
+	int fd = socket(AF_INET, type | SOCK_CLOEXEC, 0);
+	*at = (struct sockaddr_in){ .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	assert_int_equal(bind(fd, (struct sockaddr *)at, sizeof(*at)), 0);
+	assert_int_equal(getsockname(fd, (struct sockaddr *)at, &bytes), 0);
+	return fd;
+}
+
+/* The next frame: one that fits the wire, whose checksums are right. */
+static const uint8_t *next_frame(struct ear *e, struct ibv_wc *wc)
+{
+	*wc = next_wc(e->cq);
+	assert_int_equal(wc->status, IBV_WC_SUCCESS);
+	assert_true(wc->byte_len <= 14 + LOOP_MTU);
+	assert_true(wc->wc_flags & IBV_WC_IP_CSUM_OK);
+	return e->boxes + wc->wr_id * BOX;
+}
+
+struct writing {
+	int fd;
+	atomic_bool is_over;
+};
+
+static void *write_stream(void *arg)
+{
+	static uint8_t data[STREAM];
+	struct writing *x = arg;
+	for (size_t i = 0; i < STREAM; i++)
+		data[i] = byte_at(i);
+	for (size_t at = 0; !atomic_load(&x->is_over); at %= STREAM) {
+		ssize_t n = write(x->fd, data + at, STREAM - at);
+		if (n <= 0)
+			break;
+		at += (size_t)n;
+	}
+	return NULL;
+}
+
+static void *read_all(void *arg)
+{
+	static uint8_t data[65536];
+	while (read(*(int *)arg, data, sizeof(data)) > 0)
+		;
+	return NULL;
+}
+
+static uint32_t get32(const uint8_t *at)
+{
+	return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+}
+
+/* TCP gives its interface long segments to be cut, with checksums left open. Some frames may be lost. */
+static void frames__of_tcp_as_on_a_wire(void **state)
+{
+	if (!has_own_network)
+		SKIP(NOT_OWN);
+	if (!kernel_tells_joined())
+		SKIP(NO_JOINED);
+	struct world *w = *state;
+	ibv_destroy_qp(make_raw(w)); /* or there is no right to packet sockets */
+	struct sockaddr_in at;
+	struct writing ours = { .fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0) };
+	int listener = bound(SOCK_STREAM, &at);
+	struct ear e = make_ear(w, rule_to_port(IBV_FLOW_SPEC_TCP, at.sin_port));
+	pthread_t writer, reader;
+	assert_int_equal(listen(listener, 1), 0);
+	assert_int_equal(connect(ours.fd, (struct sockaddr *)&at, sizeof(at)), 0);
+	int theirs = accept(listener, NULL, NULL);
+	assert_int_equal(pthread_create(&writer, NULL, write_stream, &ours), 0);
+	assert_int_equal(pthread_create(&reader, NULL, read_all, &theirs), 0);
+	uint32_t first = 0;
+	for (unsigned full = 0; full < FULL_FRAMES;) {
+		struct ibv_wc wc;
+		const uint8_t *f = next_frame(&e, &wc), *tcp = f + 34;
+		size_t header = 34 + (size_t)(tcp[12] >> 4) * 4, bytes = wc.byte_len - header;
+		if (tcp[13] & 2) /* SYN */
+			first = get32(tcp + 4) + 1;
+		for (size_t i = 0; i < bytes; i++)
+			assert_int_equal(f[header + i], byte_at((get32(tcp + 4) - first + i) % STREAM));
+		full += wc.byte_len == 14 + LOOP_MTU;
+		post_box(&e, wc.wr_id);
+	}
+	atomic_store(&ours.is_over, true);
+	assert_int_equal(pthread_join(writer, NULL), 0);
+	close(ours.fd);
+	assert_int_equal(pthread_join(reader, NULL), 0);
+	close(theirs);
+	close(listener);
+	end_ear(&e);
+}
+
+/* A process may send many datagrams at once, as this library does with its packets. */
+static void frames__of_udp_as_on_a_wire(void **state)
+{
+	enum { EACH = 1000, REST = 300, COUNT_OF = 5, ALL = (COUNT_OF - 1) * EACH + REST };
+	if (!has_own_network)
+		SKIP(NOT_OWN);
+	if (!kernel_tells_joined_datagrams())
+		SKIP(NO_JOINED_DATAGRAMS);
+	struct world *w = *state;
+	ibv_destroy_qp(make_raw(w)); /* or there is no right to packet sockets */
+	struct sockaddr_in at, from;
+	int theirs = bound(SOCK_DGRAM, &at), ours = bound(SOCK_DGRAM, &from), each = EACH;
+	uint8_t data[ALL];
+	struct ear e = make_ear(w, rule_to_port(IBV_FLOW_SPEC_UDP, at.sin_port));
+	for (size_t i = 0; i < ALL; i++)
+		data[i] = byte_at(i);
+	assert_int_equal(setsockopt(ours, SOL_UDP, UDP_SEGMENT, &each, sizeof(each)), 0);
+	assert_int_equal(sendto(ours, data, ALL, 0, (struct sockaddr *)&at, sizeof(at)), ALL);
+	for (unsigned i = 0; i < COUNT_OF; i++) {
+		struct ibv_wc wc;
+		const uint8_t *f = next_frame(&e, &wc);
+		size_t bytes = i < COUNT_OF - 1 ? EACH : REST;
+		assert_int_equal(wc.byte_len, 42 + bytes);
+		assert_int_equal(f[16] << 8 | f[17], 28 + bytes);
+		assert_int_equal(f[38] << 8 | f[39], 8 + bytes);
+		assert_memory_equal(f + 42, data + i * EACH, bytes);
+	}
+	close(ours);
+	close(theirs);
+	end_ear(&e);
+}
+
+/* ---- an interface that is slower than the program ---- */
+
+enum { TCP_BYTES = 14 + 20 + 20 };
+
+/* How many frames the loopback has sent. */
+static unsigned long long frames_sent(void)
+{
+	unsigned long long n = 0;
+	char line[256];
+	FILE *f = fopen("/proc/net/dev", "re");
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f))
+		(void)sscanf(line, " lo: %*u %*u %*u %*u %*u %*u %*u %*u %*u %llu", &n);
+	fclose(f);
+	return n;
+}
+
+/* The address is nobody's: no answer to a frame is counted. */
+static void tcp_header(uint8_t *h)
+{
+	uint8_t whole[FRAME];
+	build_frame(whole, &(struct frame){ .to = 7, .is_tcp = true });
+	memcpy(h, whole, TCP_BYTES);
+}
+
+/* Single frames, and segments, all of more bytes than a socket holds. */
+static void post__waits_for_the_interface(void **state)
+{
+	enum { SINGLE = 200, SEGMENTS = 3, MSS = 1000, EACH = 100 };
+	struct world *w = *state;
+	struct ibv_qp_init_attr_ex attr = raw_attr(w, w->cq, w->cq);
+	attr.comp_mask |= IBV_QP_INIT_ATTR_MAX_TSO_HEADER;
+	attr.max_tso_header = TCP_BYTES;
+	struct ibv_qp *qp = make_raw_of(w, &attr);
+	uint8_t *data = calloc(1, EACH * MSS), header[TCP_BYTES];
+	struct ibv_mr *mr = ibv_reg_mr(w->pd, data, EACH * MSS, IBV_ACCESS_LOCAL_WRITE);
+	assert_non_null(mr);
+	if (!has_own_network || system("tc qdisc add dev lo root tbf rate 20mbit burst 20kb limit 10mb 2>/dev/null")) {
+		print_message("# skipped: no interface can be made slow here (tc)\n");
+	} else {
+		struct ibv_sge sge = { .addr = (uintptr_t)data, .length = MSS, .lkey = mr->lkey };
+		struct ibv_send_wr *bad, wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND };
+		unsigned long long before = frames_sent();
+		build_frame(data, &(struct frame){ .to = 7 });
+		for (int i = 0; i < SINGLE; i++) {
+			assert_errno(0, ibv_post_send(qp, &wr, &bad));
+			assert_int_equal(next_wc(w->cq).status, IBV_WC_SUCCESS);
+		}
+		tcp_header(header);
+		sge.length = EACH * MSS;
+		wr.opcode = IBV_WR_TSO;
+		wr.tso = (__typeof__(wr.tso)){ .hdr = header, .hdr_sz = TCP_BYTES, .mss = MSS };
+		for (int i = 0; i < SEGMENTS; i++)
+			assert_errno(0, ibv_post_send(qp, &wr, &bad));
+		drain(w->cq, SEGMENTS);
+		for (int i = 0; i < 5000 && frames_sent() - before < SINGLE + SEGMENTS * EACH; i++)
+			usleep(1000);
+		assert_int_equal(frames_sent() - before, SINGLE + SEGMENTS * EACH);
+		assert_int_equal(system("tc qdisc del dev lo root"), 0);
+	}
+	assert_errno(0, ibv_destroy_qp(qp));
+	assert_errno(0, ibv_dereg_mr(mr));
+	free(data);
+}
+
 static void counters__read_from_a_cache(void **state)
 {
 	struct world *w = *state;
@@ -385,9 +732,14 @@ int main(void)
 		WORLD_TEST(flow__specifications_refused),
 		WORLD_TEST(flow__for_the_rest),
 		WORLD_TEST(flow__that_does_not_trap),
+		WORLD_TEST(flow__for_as_many_as_there_are),
+		WORLD_TEST(flow__gives_nothing_after_its_end),
+		WORLD_TEST(frames__of_tcp_as_on_a_wire),
+		WORLD_TEST(frames__of_udp_as_on_a_wire),
+		WORLD_TEST(post__waits_for_the_interface),
 		WORLD_TEST(counters__read_from_a_cache),
 		WORLD_TEST(spread__by_field),
 	};
-	(void)netns_enter(); /* else what others send is part of the rest */
+	has_own_network = netns_enter(); /* else what others send is part of the rest */
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
