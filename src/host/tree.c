@@ -22,7 +22,7 @@
 #define USERS ".users"
 #define NEW   ".new-" /* of a file that is being made; the thread follows */
 
-enum { TRUST_NS = VB_NS_PER_S };
+enum { TRUST_NS = VB_NS_PER_S, TRUST_TIMES = 20 };
 
 /* ---- the folder ---- */
 
@@ -367,7 +367,7 @@ const char *vb_tree_root(void)
 static struct {
 	char root[VB_TREE_PATH];
 	struct vb_tree tree;
-	uint64_t compared_ns;
+	uint64_t trusted_until_ns;
 } known;
 
 static bool is_known(const struct vb_tree_entry *e)
@@ -402,6 +402,13 @@ static void know(const char *root, struct vb_tree *tree)
 /* The kernel ends a process that writes beyond its limit (SIGXFSZ). What others wrote is there. */
 static bool may_write(void) { return vb_file_limit() >= VB_TREE_TEXT; }
 
+/* A tree that takes long to compare is compared more rarely, so that this takes a small share of the time. */
+static uint64_t trust_after(uint64_t began_ns)
+{
+	uint64_t now = vb_now_ns();
+	return now + vb_max_u64(TRUST_NS, TRUST_TIMES * (now - began_ns));
+}
+
 void vb_tree_write(struct vb_tree *tree, bool is_all)
 {
 	VB_UNCANCELLED;
@@ -412,7 +419,7 @@ void vb_tree_write(struct vb_tree *tree, bool is_all)
 	if (root < 0)
 		return;
 	uint64_t now = vb_now_ns();
-	bool trusts = !strcmp(known.root, path) && now < known.compared_ns + TRUST_NS;
+	bool trusts = !strcmp(known.root, path) && now < known.trusted_until_ns;
 	qsort(tree->entries, tree->count, sizeof(*tree->entries), by_path);
 	for (size_t i = 0; i < tree->count; i++)
 		if (!trusts || tree->entries[i].kind == VB_TREE_COUNTER || !is_known(&tree->entries[i]))
@@ -420,7 +427,7 @@ void vb_tree_write(struct vb_tree *tree, bool is_all)
 	if (is_all && (!trusts || has_other_paths(tree)))
 		sweep(tree, root, "");
 	if (is_all && !trusts)
-		known.compared_ns = vb_now_ns();
+		known.trusted_until_ns = trust_after(now);
 	if (is_all)
 		know(path, tree);
 	close(root);
