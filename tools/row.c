@@ -6,9 +6,10 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <wchar.h>
 
+#include "base/utf8.h"
 #include "command.h"
-#include "utf8.h"
 
 static struct field *add(struct row *row, const char *name)
 {
@@ -21,7 +22,6 @@ static struct field *add(struct row *row, const char *name)
 	return f;
 }
 
-/* Control characters would play tricks with a terminal. */
 static struct field *add_text(struct row *row, const char *name, const char *text)
 {
 	struct field *f = add(row, name);
@@ -29,9 +29,7 @@ static struct field *add_text(struct row *row, const char *name, const char *tex
 	f->text = strndup(text, FIELD_MOST - 1);
 	if (!f->text)
 		exit(complain("out of memory"));
-	for (char *c = f->text; *c; c++)
-		if (iscntrl((unsigned char)*c))
-			*c = '?';
+	vb_clean_text(f->text);
 	return f;
 }
 
@@ -122,6 +120,44 @@ struct row *table_row(struct table *table)
 	return row;
 }
 
+/*
+ * How wide its first character is on a terminal, and its size in bytes. main sets the locale by which that is
+ * known; in another one each byte that begins a character is one column.
+ */
+static int first_columns(const char *text, size_t *bytes)
+{
+	wchar_t code;
+	mbstate_t state = { 0 };
+	size_t n = mbrtowc(&code, text, strlen(text), &state);
+
+	*bytes = n && n <= MB_LEN_MAX ? n : 1;
+	if (*bytes != n)
+		return (*text & 0xc0) != 0x80;
+	int columns = wcwidth(code);
+	return columns < 0 ? 1 : columns;
+}
+
+int text_columns(const char *text)
+{
+	int columns = 0;
+
+	for (size_t n; *text; text += n)
+		columns += first_columns(text, &n);
+	return columns;
+}
+
+size_t text_that_fits(const char *text, int columns)
+{
+	const char *at = text;
+
+	for (size_t n; *at; at += n) {
+		columns -= first_columns(at, &n);
+		if (columns < 0)
+			break;
+	}
+	return (size_t)(at - text);
+}
+
 static const char *cell_text(const struct field *f) { return f->brief[0] ? f->brief : f->text; }
 
 /* 0: nothing to show. */
@@ -132,7 +168,7 @@ static int column_width(const struct table *t, unsigned column)
 	if (t->rows[0].fields[column].is_detail)
 		return 0;
 	for (unsigned i = 0; i < t->count; i++) {
-		int n = (int)strlen(cell_text(&t->rows[i].fields[column]));
+		int n = text_columns(cell_text(&t->rows[i].fields[column]));
 		width = n > width ? n : width;
 	}
 	int heading = (int)strlen(t->rows[0].fields[column].name);
@@ -144,10 +180,11 @@ static int column_width(const struct table *t, unsigned column)
 
 static void print_cell(const struct field *f, const char *text, int width, bool is_last, FILE *out)
 {
-	if (f->is_bare)
-		fprintf(out, "%*s%s", width, text, is_last ? "" : "  ");
-	else
-		fprintf(out, "%-*s%s", is_last ? 0 : width, text, is_last ? "" : "  ");
+	int left = width - text_columns(text);
+
+	fprintf(out, "%*s%s", f->is_bare ? left : 0, "", text);
+	if (!is_last)
+		fprintf(out, "%*s", 2 + (f->is_bare ? 0 : left), "");
 }
 
 static void heading_of(const char *name, char heading[FIELD_TEXT])
@@ -197,7 +234,7 @@ void json_text(FILE *out, const char *text)
 {
 	fputc('"', out);
 	for (size_t n, left = strlen(text); left; text += n, left -= n) {
-		n = printable_size(text, left);
+		n = vb_printable_size(text, left);
 		if (*text == '"' || *text == '\\')
 			fprintf(out, "\\%c", *text);
 		else if ((unsigned char)*text < ' ')

@@ -7,6 +7,7 @@
 #define VB_TOOLS_ROW_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -41,6 +42,11 @@ void row_detail(struct row *row);
 /* Its texts; a table's rows go with the table. */
 void row_free(struct row *row);
 
+/* How wide a text is on a terminal. */
+int text_columns(const char *text);
+/* How many bytes of it fit into so many columns. */
+size_t text_that_fits(const char *text, int columns);
+
 /* In at most 6 characters: 99999, 1234k, 17.3M, 2.50G. */
 void scale_number(char text[SCALED], double number);
 
@@ -61,7 +67,7 @@ void table_free(struct table *table);
 
 /* ---- JSON ---- */
 
-/* Text in quotes, with what JSON wants escaped; what printable_size() refuses otherwise becomes '?'. */
+/* Text in quotes, with what JSON wants escaped; what vb_printable_size() refuses otherwise becomes '?'. */
 void json_text(FILE *out, const char *text);
 /* The row's fields, "name":value with commas between; without braces. */
 void json_fields(FILE *out, const struct row *row);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "answers/ask.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -15,6 +14,7 @@
 
 #include "base/base.h"
 #include "base/clock.h"
+#include "base/utf8.h"
 #include "base/waits.h"
 
 enum { MAX_SLOTS = 4096 };
@@ -25,13 +25,6 @@ static uint64_t now_ms(void)
 }
 
 /* ---- finding ---- */
-
-void process_clean_name(char *name)
-{
-	for (; *name; name++)
-		if (iscntrl((unsigned char)*name))
-			*name = '?';
-}
 
 /* What /proc shows of a process, whether it answers or not. */
 static void read_proc(struct process *p)
@@ -49,7 +42,7 @@ static void read_proc(struct process *p)
 	char *begin = strchr(text, '('), *end = strrchr(text, ')');
 	if (begin && end && end > begin && end[1] == ' ') {
 		snprintf(p->name, sizeof(p->name), "%.*s", (int)(end - begin - 1), begin + 1);
-		process_clean_name(p->name);
+		vb_clean_text(p->name);
 		p->run_state = end[2];
 	}
 	fclose(f);

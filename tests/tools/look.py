@@ -18,6 +18,7 @@ import subprocess
 import sys
 import threading
 import time
+import unicodedata
 
 import paths  # noqa: F401
 import harness
@@ -335,10 +336,10 @@ def output_that_cannot_be_written():
         expect((done.returncode, "could not be written" in done.stderr), (1, True), f"{words}: {done.stderr}")
 
 
-# Opens a device under a name that would play tricks with lines and terminals.
-ODD_NAME = """
-import ctypes, time
-ctypes.CDLL(None).prctl(15, b"a\\n\\x1b[2J b)", 0, 0, 0)
+# Opens a device under a name, in hexadecimal.
+NAMED = """
+import ctypes, sys, time
+ctypes.CDLL(None).prctl(15, bytes.fromhex(sys.argv[1]), 0, 0, 0)
 verbs = ctypes.CDLL("libibverbs.so.1")
 verbs.ibv_get_device_list.restype = ctypes.POINTER(ctypes.c_void_p)
 verbs.ibv_open_device.argtypes = [ctypes.c_void_p]
@@ -348,17 +349,50 @@ time.sleep(1000)
 """
 
 
-@case
-def ps__odd_names():
-    words = [VERBATIM, "run", sys.executable, "-c", ODD_NAME]
+@contextlib.contextmanager
+def named(name):
+    words = [VERBATIM, "run", sys.executable, "-c", NAMED, name.hex()]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as program:
         try:
             expect(program.stdout.readline(), "True\n", "it has a device")
-            row = processes()[program.pid]
-            expect((row["name"], row["run_state"] != "?"), ("a??[2J b)", True), "name, and state behind it")
-            expect(verbatim("show").splitlines()[0], f"{program.pid} a??[2J b)", "what a terminal gets")
+            yield program.pid
         finally:
             program.kill()
+
+
+# Names that would play tricks with lines, terminals and those who expect UTF-8, and what is shown of them.
+ODD_NAMES = {
+    b"a\n\x1b[2J b)": "a??[2J b)",
+    b"\xc2\x9b31mred\tb": "??31mred?b",
+    b"\xff\x9b31m": "??31m",
+    "日本日本日本".encode(): "日本日本日本"[:5],  # the kernel keeps 15 bytes
+    "münchen".encode(): "münchen",
+}
+
+
+@case
+def ps__odd_names():
+    for name, wanted in ODD_NAMES.items():
+        with named(name) as pid:
+            row = processes()[pid]
+            expect((row["name"], row["run_state"] != "?"), (wanted, True), "name, and state behind it")
+            expect(verbatim("show").splitlines()[0], f"{pid} {wanted}", "what a terminal gets")
+
+
+def columns_of(text):
+    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+
+
+@case
+def ps__columns_of_other_alphabets():
+    """Whatever the locale is."""
+    with named("münchen".encode()), named("日本".encode()), named(b"plain"):
+        for locale in "C", "C.UTF-8":
+            shown_to = os.environ | {"LC_ALL": locale}
+            done = subprocess.run([VERBATIM, "ps"], capture_output=True, check=True, env=shown_to)
+            heading, *lines = done.stdout.decode().splitlines()
+            ends = {columns_of(line[: re.match(r" *\d+ +\S+ +\S+ +\d+", line).end()]) for line in lines}
+            expect((len(lines), ends), (3, {heading.index("SLOT") + 4}), f"where slots end ({locale})")
 
 
 @case

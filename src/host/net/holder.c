@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/cancel.h"
+#include "base/utf8.h"
 #include "host/host.h"
 
 /* Linux's, where the C library's headers lack them. */
@@ -224,6 +225,7 @@ void vb_owner_of_sockets(const unsigned long *inodes, unsigned count, uid_t user
 			sscanf(ids, "%*u %u", &user);
 		if (vb_file_field(path, "Name:", name, sizeof(name)))
 			strcpy(name, "?");
+		vb_clean_text(name);
 		snprintf(text, VB_OWNER_TEXT, "process %d (%s) of user %u", (int)pid, name, (unsigned)user);
 		return;
 	}
