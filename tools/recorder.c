@@ -55,7 +55,8 @@ struct recorder {
 	struct pcapng file;
 	FILE *out;
 	struct source *sources;         /* in the order of their coming, those that have ended, too */
-	struct pollfd *polls;           /* one for each, and one more */
+	struct pollfd *polls;           /* of those that have not ended, and one more */
+	unsigned *polled;               /* which source each of these is */
 	unsigned count, source_room;
 	struct waiting *waiting;
 	size_t nwaiting, room;
@@ -75,7 +76,8 @@ static struct source *next_source(struct recorder *r)
 		r->source_room = r->source_room ? r->source_room * 2 : 64;
 		r->sources = realloc(r->sources, r->source_room * sizeof(*r->sources));
 		r->polls = realloc(r->polls, (r->source_room + 1) * sizeof(*r->polls));
-		if (!r->sources || !r->polls)
+		r->polled = realloc(r->polled, r->source_room * sizeof(*r->polled));
+		if (!r->sources || !r->polls || !r->polled)
 			exit(complain("out of memory"));
 	}
 	return &r->sources[r->count];
@@ -94,7 +96,7 @@ struct recorder *recorder_open(const struct recorder_options *options)
 		free(r);
 		return NULL;
 	}
-	next_source(r); /* allocates both arrays: polling uses them before there is a source */
+	next_source(r); /* allocates all arrays: polling uses them before there is a source */
 	r->realtime_ns = vb_clock_ns(CLOCK_REALTIME) - vb_clock_ns(CLOCK_MONOTONIC);
 	pcapng_begin(&r->file, r->out, "verbatim " VB_VERSION);
 	return r;
@@ -489,19 +491,30 @@ static void take_and_write(struct recorder *r)
 	fflush(r->out); /* for who reads along */
 }
 
+/* poll takes no more of them than there may be descriptors, whereas all that have ended may be more. */
+static unsigned list_live(struct recorder *r)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < r->count; i++) {
+		if (r->sources[i].fd < 0)
+			continue;
+		r->polls[n] = (struct pollfd){ .fd = r->sources[i].fd, .events = POLLIN };
+		r->polled[n++] = i;
+	}
+	return n;
+}
+
 bool recorder_step(struct recorder *r, int fd, int wait_ms)
 {
-	unsigned count = r->count;
-	struct pollfd *polls = r->polls;
+	unsigned live = list_live(r);
 
-	for (unsigned i = 0; i < count; i++)
-		polls[i] = (struct pollfd){ .fd = r->sources[i].fd, .events = POLLIN };
-	polls[count] = (struct pollfd){ .fd = fd, .events = POLLIN };
-	bool news = poll(polls, count + 1, wait_ms) > 0;
+	r->polls[live] = (struct pollfd){ .fd = fd, .events = POLLIN };
+	bool news = poll(r->polls, live + 1, wait_ms) > 0;
 	take_and_write(r); /* of those that have ended, too: before that is noticed */
-	for (unsigned i = 0; news && i < count; i++)
-		if (polls[i].revents && r->sources[i].fd >= 0)
-			hear(&r->sources[i]);
+	for (unsigned i = 0; news && i < live; i++)
+		if (r->polls[i].revents && r->sources[r->polled[i]].fd >= 0)
+			hear(&r->sources[r->polled[i]]);
 	free_ended_rings(r);
 	return is_enough(r) || ferror(r->out);
 }
@@ -540,6 +553,7 @@ int recorder_close(struct recorder *r, bool quiet)
 		fprintf(stderr, "; %" PRIu64 " dropped for want of room (--buffer)\n", dropped);
 	free(r->sources);
 	free(r->polls);
+	free(r->polled);
 	free(r->waiting);
 	free(r);
 	return failed;

@@ -14,6 +14,7 @@ import errno
 import functools
 import os
 import re
+import resource
 import select
 import shutil
 import signal
@@ -1117,6 +1118,22 @@ def run__all_of_many_that_come_and_go():
     words = [f"--capture={path}", "--buffer=1", sys.executable, "-c", CHILDREN, str(many)]
     done = subprocess.run(
         [VERBATIM, "run", *words], capture_output=True, text=True, check=False, timeout=4 * LIMIT_S
+    )
+    expect((done.returncode, done.stderr), (0, ""), "exit status and complaints")
+    expect(len(Capture(path).interfaces) >= many, True, "processes")
+
+
+@case
+def run__more_that_come_and_go_than_descriptors():
+    path, many = log("more.pcapng"), 80
+    words = [f"--capture={path}", "--buffer=1", sys.executable, "-c", CHILDREN, str(many)]
+    done = subprocess.run(
+        [VERBATIM, "run", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=4 * LIMIT_S,
+        preexec_fn=functools.partial(resource.setrlimit, resource.RLIMIT_NOFILE, (32, 32)),
     )
     expect((done.returncode, done.stderr), (0, ""), "exit status and complaints")
     expect(len(Capture(path).interfaces) >= many, True, "processes")
