@@ -104,7 +104,7 @@ static void seek(struct job *job, struct recorder *r, bool is_first)
 		name_absent(job, &all);
 	for (unsigned i = 0; i < all.count; i++) {
 		struct process *p = &all.list[i];
-		if (!is_wanted(job, p) || recorder_has(r, p->pid))
+		if (!is_wanted(job, p) || recorder_has(r, p))
 			continue;
 		if (p->trouble[0]) {
 			if (job->pid_count)
@@ -113,7 +113,7 @@ static void seek(struct job *job, struct recorder *r, bool is_first)
 		}
 		int fd = p->fd;
 		p->fd = -1;
-		if (!recorder_add(r, fd, p->pid, p->name, &why))
+		if (!recorder_add(r, fd, p, &why))
 			refuse(job, p, why);
 	}
 	processes_free(&all);

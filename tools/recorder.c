@@ -26,6 +26,7 @@ struct source {
 	bool answered;                  /* that it is captured */
 	bool refused;                   /* it is given up, for a reason that was printed: not asked again */
 	pid_t pid;
+	uint32_t slot;
 	char name[PROCESS_NAME];
 	uint32_t interface;
 	struct vb_capture_ring *ring;   /* NULL: it has ended, and all was taken out */
@@ -121,7 +122,7 @@ static struct vb_capture_ring *make_ring(uint64_t bytes, int *memfd)
 	return ring;
 }
 
-bool recorder_add(struct recorder *r, int fd, pid_t pid, const char *name, const char **why)
+bool recorder_add(struct recorder *r, int fd, const struct process *who, const char **why)
 {
 	struct vb_question q = {
 		.magic = VB_INSPECTION_MAGIC, .what = VB_ASK_CAPTURE, .kinds = VB_ASK_EVENTS,
@@ -145,9 +146,9 @@ bool recorder_add(struct recorder *r, int fd, pid_t pid, const char *name, const
 		close(fd);
 		return false;
 	}
-	*s = (struct source){ .fd = fd, .pid = pid, .ring = ring };
-	snprintf(s->name, sizeof(s->name), "%s", name);
-	snprintf(interface, sizeof(interface), "%s[%d]", name, (int)pid);
+	*s = (struct source){ .fd = fd, .pid = who->pid, .slot = who->slot, .ring = ring };
+	snprintf(s->name, sizeof(s->name), "%s", who->name);
+	snprintf(interface, sizeof(interface), "%s[%d]", who->name, (int)who->pid);
 	s->interface = pcapng_interface(&r->file, interface, "process on verbatim; "
 					"local traffic is shown as the packets that it stands for", 0);
 	if (r->options.latency)
@@ -156,10 +157,11 @@ bool recorder_add(struct recorder *r, int fd, pid_t pid, const char *name, const
 	return true;
 }
 
-bool recorder_has(const struct recorder *r, pid_t pid)
+bool recorder_has(const struct recorder *r, const struct process *p)
 {
 	for (unsigned i = 0; i < r->count; i++)
-		if (r->sources[i].pid == pid && (r->sources[i].fd >= 0 || r->sources[i].refused))
+		if (r->sources[i].pid == p->pid && r->sources[i].slot == p->slot &&
+		    (r->sources[i].fd >= 0 || r->sources[i].refused))
 			return true;
 	return false;
 }

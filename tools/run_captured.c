@@ -46,7 +46,7 @@ static void take_callers(struct recorder *r, int listener)
 	struct ucred who;
 	socklen_t bytes = sizeof(who);
 	const char *why;
-	char name[PROCESS_NAME];
+	struct process p = { .slot = 0 };
 	int fd;
 
 	while ((fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
@@ -54,9 +54,10 @@ static void take_callers(struct recorder *r, int listener)
 			close(fd);
 			continue;
 		}
-		process_name(who.pid, name);
-		if (!recorder_add(r, fd, who.pid, name, &why))
-			complain("%s[%d] is not captured: %s", name, (int)who.pid, why);
+		p.pid = who.pid;
+		process_name(p.pid, p.name);
+		if (!recorder_add(r, fd, &p, &why))
+			complain("%s[%d] is not captured: %s", p.name, (int)p.pid, why);
 	}
 }
 

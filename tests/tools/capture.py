@@ -803,6 +803,20 @@ def two_at_once():
 
 
 @case
+def processes_of_another_pid_namespace():
+    """They have no pid there: each is captured all the same."""
+    inside = ["unshare", "--pid", "--fork", "--mount-proc"]
+    if not shutil.which("unshare") or subprocess.run([*inside, "true"], check=False).returncode:
+        return "no namespace of pids can be made here"
+    with pinging():
+        path = log("namespace.pcapng")
+        words = [*inside, VERBATIM, "capture", "--packets=100", path]
+        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=LIMIT_S)
+        expect((done.returncode, Capture(path).interfaces), (0, ["?[0]"] * 2), done.stderr)
+    return None
+
+
+@case
 def captured_process_dies():
     with pinging() as (server, client):
         path = log("died.pcapng")

@@ -336,22 +336,28 @@ def output_that_cannot_be_written():
         expect((done.returncode, "could not be written" in done.stderr), (1, True), f"{words}: {done.stderr}")
 
 
-# Opens a device under a name, in hexadecimal.
+# Opens devices, the first one if none is named, under a name in hexadecimal.
 NAMED = """
 import ctypes, sys, time
 ctypes.CDLL(None).prctl(15, bytes.fromhex(sys.argv[1]), 0, 0, 0)
 verbs = ctypes.CDLL("libibverbs.so.1")
 verbs.ibv_get_device_list.restype = ctypes.POINTER(ctypes.c_void_p)
+verbs.ibv_get_device_name.argtypes = [ctypes.c_void_p]
+verbs.ibv_get_device_name.restype = ctypes.c_char_p
 verbs.ibv_open_device.argtypes = [ctypes.c_void_p]
 verbs.ibv_open_device.restype = ctypes.c_void_p
-print(bool(verbs.ibv_open_device(verbs.ibv_get_device_list(None)[0])), flush=True)
+count = ctypes.c_int()
+found = verbs.ibv_get_device_list(ctypes.byref(count))
+devices = {verbs.ibv_get_device_name(d).decode(): d for d in found[: count.value]}
+opened = [verbs.ibv_open_device(devices[name]) for name in sys.argv[2:] or list(devices)[:1]]
+print(all(opened), flush=True)
 time.sleep(1000)
 """
 
 
 @contextlib.contextmanager
-def named(name):
-    words = [VERBATIM, "run", sys.executable, "-c", NAMED, name.hex()]
+def named(name, *devices):
+    words = [VERBATIM, "run", sys.executable, "-c", NAMED, name.hex(), *devices]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as program:
         try:
             expect(program.stdout.readline(), "True\n", "it has a device")
@@ -393,6 +399,42 @@ def ps__columns_of_other_alphabets():
             heading, *lines = done.stdout.decode().splitlines()
             ends = {columns_of(line[: re.match(r" *\d+ +\S+ +\S+ +\d+", line).end()]) for line in lines}
             expect((len(lines), ends), (3, {heading.index("SLOT") + 4}), f"where slots end ({locale})")
+
+
+@case
+def ps__devices_whose_names_begin_alike():
+    made = "ip link add eth1 type veth peer name eth10 && for i in 1 10; do " + \
+        "ip addr add 10.77.$i.1/24 dev eth$i && ip link set eth$i up; done"
+    if os.environ[harness.ISOLATED_BY] not in ("root", "user") or subprocess.run(
+        ["sh", "-c", made], check=False
+    ).returncode:
+        return "no interfaces can be added here"
+    try:
+        with named(b"both", "vb_eth10", "vb_eth1") as pid:
+            expect(processes()[pid]["devices"].split(","), ["vb_eth10", "vb_eth1"], "devices")
+    finally:
+        subprocess.run(["ip", "link", "del", "eth1"], check=True)
+    return None
+
+
+@case
+def stats__of_another_pid_namespace():
+    """Processes have no pid there, and each one's rates are of what it has counted itself."""
+    inside = ["unshare", "--pid", "--fork", "--mount-proc"]
+    if subprocess.run([*inside, "true"], check=False).returncode:
+        return "no namespace of pids can be made here"
+    with contextlib.ExitStack() as idle, running("rping -s -P -a 127.0.0.1 -p 7475") as (server,):
+        client = [VERBATIM, "run", *"rping -c -a 127.0.0.1 -p 7475 -C 300".split()]
+        subprocess.run(client, check=True, timeout=LIMIT_S)
+        expect(looked("stats", str(server))[0]["requests"] > 0, True, "requests")
+        while next(iter(processes())) == server:
+            idle.enter_context(named(b"idle"))  # until one of them is in front of it
+        words = [*inside, VERBATIM, "stats", "--json", "--watch=0.2"]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as watch:
+            lines = [json.loads(watch.stdout.readline())["processes"] for _ in range(2)]
+            watch.terminate()
+        expect({(row["pid"], row["requests"]) for row in lines[1]}, {(0, 0)}, "rates where nothing happens")
+    return None
 
 
 @case
