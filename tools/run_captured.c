@@ -23,8 +23,8 @@
 enum { STEP_MS = 5, BACKLOG = 256 };
 
 static volatile sig_atomic_t arrived[NSIG]; /* signals for the program */
-
-static void note(int number) { arrived[number] = 1; }
+static volatile pid_t program;              /* 0: it has ended */
+static sigset_t blocked;                    /* by whoever started this command */
 
 static int listen_as(char name[64])
 {
@@ -61,48 +61,74 @@ static void take_callers(struct recorder *r, int listener)
 	}
 }
 
-/* The status of a program that has ended, as a shell gives it; -1: it has not. */
+/*
+ * The status of a program that has ended, as a shell gives it; -1: it has not. Its number is another's, maybe,
+ * once it has been waited for.
+ */
 static int status_of(pid_t child)
 {
+	siginfo_t end = { .si_pid = 0 };
 	int status;
 
-	if (waitpid(child, &status, WNOHANG) != child)
+	if (waitid(P_PID, (id_t)child, &end, WEXITED | WNOHANG | WNOWAIT) != 0 || end.si_pid != child)
+		return -1;
+	program = 0;
+	if (waitpid(child, &status, 0) != child)
 		return -1;
 	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
+
+static void pass_on(int number);
 
 /* Signals that a terminal sends to both reach the program without this one. */
 static const struct {
 	int number;
 	void (*handler)(int);
 } handled[] = {
-	{ SIGUSR1, note }, { SIGUSR2, note }, { SIGHUP, note }, { SIGTERM, note }, /* which may end it: last */
+	/* what may end it comes last */
+	{ SIGUSR1, pass_on }, { SIGUSR2, pass_on }, { SIGHUP, pass_on }, { SIGTERM, pass_on },
 	{ SIGINT, SIG_IGN }, { SIGQUIT, SIG_IGN }, { SIGPIPE, SIG_IGN },
 };
 enum { HANDLED = sizeof(handled) / sizeof(handled[0]) };
 
+/*
+ * At once, though a part of the capture may be being written, to a pipe that nobody reads. Of signals that
+ * have come together, which are handled one after the other, the last passes all on.
+ */
+static void pass_on(int number)
+{
+	int err = errno;
+	sigset_t more;
+
+	arrived[number] = 1;
+	sigpending(&more);
+	for (unsigned i = 0; i < HANDLED; i++)
+		if (handled[i].handler == pass_on && sigismember(&more, handled[i].number) &&
+		    !sigismember(&blocked, handled[i].number))
+			return;
+	for (unsigned i = 0; i < HANDLED; i++) {
+		if (arrived[handled[i].number] && program)
+			kill(program, handled[i].number);
+		arrived[handled[i].number] = 0;
+	}
+	errno = err;
+}
+
 static void handle_signals(struct sigaction before[HANDLED])
 {
-	for (unsigned i = 0; i < HANDLED; i++)
-		sigaction(handled[i].number, &(struct sigaction){ .sa_handler = handled[i].handler },
-			  &before[i]);
+	struct sigaction action = { .sa_flags = SA_RESTART };
+
+	sigfillset(&action.sa_mask);
+	for (unsigned i = 0; i < HANDLED; i++) {
+		action.sa_handler = handled[i].handler;
+		sigaction(handled[i].number, &action, &before[i]);
+	}
 }
 
 static void restore_signals(const struct sigaction before[HANDLED])
 {
 	for (unsigned i = 0; i < HANDLED; i++)
 		sigaction(handled[i].number, &before[i], NULL);
-}
-
-/* Noted again while it is passed on, a signal is passed on again. */
-static void pass_signals_on(pid_t child)
-{
-	for (unsigned i = 0; i < HANDLED; i++) {
-		if (!arrived[handled[i].number])
-			continue;
-		arrived[handled[i].number] = 0;
-		kill(child, handled[i].number);
-	}
 }
 
 /*
@@ -112,16 +138,17 @@ static void pass_signals_on(pid_t child)
 static pid_t start(char **argv, int (*become)(char **argv))
 {
 	struct sigaction before[HANDLED];
-	sigset_t all, mask;
+	sigset_t all;
 	pid_t child;
 
 	sigfillset(&all);
-	sigprocmask(SIG_BLOCK, &all, &mask);
+	sigprocmask(SIG_BLOCK, &all, &blocked);
 	handle_signals(before);
 	child = fork();
+	program = child > 0 ? child : 0;
 	if (child == 0)
 		restore_signals(before);
-	sigprocmask(SIG_SETMASK, &mask, NULL);
+	sigprocmask(SIG_SETMASK, &blocked, NULL);
 	if (child == 0)
 		_exit(become(argv));
 	return child;
@@ -134,7 +161,6 @@ static int watch_over(struct recorder *r, pid_t child, int listener)
 	while ((status = status_of(child)) < 0) {
 		take_callers(r, listener);
 		recorder_step(r, listener, STEP_MS);
-		pass_signals_on(child);
 	}
 	take_callers(r, listener);
 	recorder_step(r, -1, 0);

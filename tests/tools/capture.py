@@ -843,6 +843,57 @@ def interrupt_writes_the_rest():
         expect(set(capture.statistics), set(capture.interfaces), "statistics of each interface")
 
 
+def is_writing(pid):
+    """And waits for whoever reads."""
+    with open(f"/proc/{pid}/wchan", encoding="ascii", errors="replace") as wait:
+        return "pipe_write" in wait.read()
+
+
+@case
+def interrupt_meets_a_slow_reader():
+    """What was being written comes as a whole."""
+    if not os.access("/proc/self/wchan", os.R_OK) or harness.missing_programs("ib_write_bw"):
+        return "no ib_write_bw, or nothing tells what a process waits for"
+    path = log("slow.pcapng")
+    with writing(18595):
+        words = [VERBATIM, "capture", "--buffer=1", "-"]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as tool:
+            wait_for(lambda: is_writing(tool.pid), "a pipe that is full")
+            tool.send_signal(signal.SIGINT)
+            time.sleep(0.3)  # the signal comes before there is room
+            with open(path, "wb") as file:
+                shutil.copyfileobj(tool.stdout, file)
+            said = tool.stderr.read().decode()
+        expect(tool.returncode, 0, said)
+        expect(f"{len(Capture(path).packets)} packets" in said, True, said)
+    return None
+
+
+@case
+def run__signals_while_the_capture_is_read_slowly():
+    """The program gets them, and the capture is whole."""
+    if not os.access("/proc/self/wchan", os.R_OK) or harness.missing_programs("ib_write_bw"):
+        return "no ib_write_bw, or nothing tells what a process waits for"
+    path, pipe = log("slow_run.pcapng"), log("slow_run.pipe")
+    traffic = "ib_write_bw -F -d vb_lo -x 0 -p 18596 -D 600"
+    script = f"trap 'echo one' USR1; trap 'kill $!; exit 7' TERM; {traffic} 127.0.0.1 >/dev/null & "
+    script += "while :; do wait; sleep 0.1; done"
+    os.mkfifo(pipe)
+    with running(traffic):
+        words = [VERBATIM, "run", f"--capture={pipe}", "--buffer=1", "sh", "-c", script]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as tool, open(pipe, "rb") as capture:
+            wait_for(lambda: is_writing(tool.pid), "a pipe that is full")
+            tool.send_signal(signal.SIGUSR1)
+            told = select.select([tool.stdout], [], [], LIMIT_S)[0]
+            tool.terminate()
+            with open(path, "wb") as file:
+                shutil.copyfileobj(capture, file)
+            expect((bool(told), tool.stdout.readline()), (True, "one\n"), "the program's own way")
+        expect(tool.returncode, 7, "exit status")
+        expect(len(Capture(path).packets) > 0, True, "packets")
+    return None
+
+
 @case
 def drops_are_counted_and_told():
     if harness.missing_programs("ib_write_bw"):
