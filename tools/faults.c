@@ -175,6 +175,8 @@ int command_faults(int argc, char **argv)
 
 	if (first < 0)
 		return EXIT_OURS;
+	if (words && first < argc)
+		return complain("faults: --words takes no expression");
 	if (words || first == argc) {
 		(words ? print_all_words : print_faults)();
 		return 0;

@@ -91,6 +91,8 @@ struct recorder *recorder_open(const struct recorder_options *options)
 	if (!r)
 		exit(complain("out of memory"));
 	r->options = *options;
+	if (!r->options.named)
+		r->options.named = options->path;
 	r->out = strcmp(options->path, "-") == 0 ? stdout : fopen(options->path, "wbe");
 	if (!r->out) {
 		complain("%s: %s", options->path, strerror(errno));
@@ -547,10 +549,10 @@ int recorder_close(struct recorder *r, bool quiet)
 	failed = ferror(r->out) != 0;
 	failed |= (r->out == stdout ? fflush(stdout) : fclose(r->out)) != 0;
 	if (failed)
-		complain("%s: it could not be written", r->options.path);
+		complain("%s: it could not be written", r->options.named);
 	if (!quiet || dropped)
 		fprintf(stderr, "verbatim: %" PRIu64 " packets of %u process%s in %s%s", r->written, r->count,
-			r->count == 1 ? "" : "es", r->options.path, dropped ? "" : "\n");
+			r->count == 1 ? "" : "es", r->options.named, dropped ? "" : "\n");
 	if (dropped)
 		fprintf(stderr, "; %" PRIu64 " dropped for want of room (--buffer)\n", dropped);
 	free(r->sources);

@@ -16,6 +16,7 @@
 
 struct recorder_options {
 	const char *path;               /* "-": standard output */
+	const char *named;              /* the file in messages; NULL: by its path */
 	struct vb_capture_filter filter;
 	bool in, out;                   /* which directions are written */
 	uint64_t ring_bytes;            /* a power of two */

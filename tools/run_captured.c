@@ -62,8 +62,8 @@ static void take_callers(struct recorder *r, int listener)
 }
 
 /*
- * The status of a program that has ended, as a shell gives it; -1: it has not. Its number is another's, maybe,
- * once it has been waited for.
+ * The status of a program that has ended, as a shell gives it; -1: it has not. Once it has been waited for,
+ * its number may be another's.
  */
 static int status_of(pid_t child)
 {
@@ -167,20 +167,25 @@ static int watch_over(struct recorder *r, pid_t child, int listener)
 	return status;
 }
 
-/* The program's exit status; EXIT_OURS after a message. */
-static int record_run(const struct recorder_options *options, char **argv, int (*become)(char **argv))
+/* Gives the program's exit status, or EXIT_OURS after a message. False after one: it was not started. */
+static bool record_run(const struct recorder_options *options, char **argv, int (*become)(char **argv),
+		       int *status)
 {
 	char name[64];
-	int listener = listen_as(name), status;
+	int listener = listen_as(name);
 	struct recorder *r = listener >= 0 ? recorder_open(options) : NULL;
 
-	if (!r || setenv(VB_CAPTURE_VARIABLE, name, 1))
-		return EXIT_OURS;
-	pid_t child = start(argv, become);
-	if (child < 0)
-		return complain("cannot start a process: %s", strerror(errno));
-	status = watch_over(r, child, listener);
-	return recorder_close(r, true) ? EXIT_OURS : status;
+	if (!r)
+		return false;
+	pid_t child = setenv(VB_CAPTURE_VARIABLE, name, 1) ? -1 : start(argv, become);
+	if (child < 0) {
+		complain("cannot start a process: %s", strerror(errno));
+		return false;
+	}
+	*status = watch_over(r, child, listener);
+	if (recorder_close(r, true))
+		*status = EXIT_OURS;
+	return true;
 }
 
 /* ---- what becomes of it ---- */
@@ -203,13 +208,15 @@ static bool find_place(struct recorder_options *options, bool is_read, char path
 	FILE *unnamed = is_read ? tmpfile() : NULL; /* closed when this process ends */
 
 	if (is_read && !unnamed) {
-		complain("no room for the capture: %s", strerror(errno));
+		complain("no place in " P_tmpdir " for the capture (--capture=FILE: another one): %s",
+			 strerror(errno));
 		return false;
 	}
 	if (is_read)
 		fcntl(fileno(unnamed), F_SETFD, FD_CLOEXEC);
 	snprintf(path, 64, is_read ? "/proc/self/fd/%d" : "/dev/null", is_read ? fileno(unnamed) : 0);
 	options->path = path;
+	options->named = is_read ? "the capture in " P_tmpdir " (--capture=FILE: elsewhere)" : "the capture";
 	return true;
 }
 
@@ -252,17 +259,18 @@ int run_captured(const struct captured_run *run, char **argv, int (*become)(char
 	struct latency latency = { .count = 0 };
 	char path[64];
 	bool good = true;
+	int status;
 
 	options.latency = run->wants_latency ? &latency : NULL;
-	if (!prepare(run, &options, path))
+	if (!prepare(run, &options, path) || !record_run(&options, argv, become, &status))
 		return EXIT_OURS;
-	int status = record_run(&options, argv, become);
 	if (run->wants_latency)
 		latency_print(&latency, stderr);
 	if (run->picture)
 		good &= latency_draw(&latency, run->picture);
 	if (run->page)
-		good &= timeline_make(run->page, (char *const[]){ (char *)(uintptr_t)options.path }, 1) == 0;
+		good &= timeline_make_of(run->page, options.path,
+					 options.named ? options.named : options.path) == 0;
 	latency_free(&latency);
 	return good ? status : EXIT_OURS;
 }

@@ -1327,6 +1327,36 @@ def run__timeline():
     expect(held_by(page).startswith(b"\x0a\x0d\x0d\x0a"), True, "its page")
 
 
+@case
+def run__what_cannot_be_captured_does_not_run():
+    """And nothing is told of it but that."""
+    page, started = log("nothing.html"), log("nothing_started")
+    done = run("--capture=/nonexistent/x", f"--timeline={page}", "--latency", "touch", started)
+    wanted = "verbatim: /nonexistent/x: No such file or directory\n"
+    expect((done.returncode, done.stderr, os.path.exists(started)), (125, wanted, False), "what is told")
+
+
+@case
+def run__timeline_without_room():
+    """Who lacks room for a capture without a name is told where that is."""
+    page = log("room.html")
+    mount = 'mount -n -t tmpfs -o size=64k tmpfs /tmp && exec "$@"'
+    words = ["unshare", "--mount", "sh", "-c", mount, "sh", VERBATIM, "run"]
+    if subprocess.run([*words[:-2], "true"], capture_output=True, check=False).returncode:
+        return "nothing can be mounted here"
+    done = subprocess.run(
+        [*words, f"--timeline={page}", "sh", "-c", RPING_PAIR.replace("-C 5", "-C 200")],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LIMIT_S,
+    )
+    told = "the capture in /tmp (--capture=FILE: elsewhere): it could not be written"
+    found = done.returncode, told in done.stderr, "/proc/" in done.stderr
+    expect(found, (125, True, False), f"where there is no room: {done.stderr}")
+    return None
+
+
 ROW = re.compile(r"^  ([A-Z_]+) +([\d-]+) +(\d+)((?: +[\d.]+ [a-z]?s){8})", re.MULTILINE)
 UNITS = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}
 
@@ -1387,6 +1417,7 @@ def run__latency_tells_what_was_lost():
         tool.terminate()
         said = tool.communicate(timeout=LIMIT_S)[1]
         expect(re.search(r"  [1-9]\d* packets or events were lost", said) is not None, True, said)
+        expect("/dev/null" in said, False, f"a file that the user does not know: {said}")
         expect([key[0] for key in rows_of(said)], ["WRITE"], said)
     return None
 

@@ -439,8 +439,14 @@ def words__each_call_meets_faults():
     return f"{missed}" if missed or len(calls) < 50 else ""
 
 
+def words__without_an_expression():
+    done = verbatim("faults", "--words", "drop 1%")
+    return "" if (done.returncode, done.stdout) == (125, "") else f"{done}"
+
+
 OTHERS = [
     words__each_call_meets_faults,
+    words__without_an_expression,
     mistake__run_says_it,
     mistake__library_says_it_and_nothing_runs,
     mistake__file_that_is_not_there,
