@@ -17,6 +17,12 @@ static struct field *add(struct row *row, const char *name)
 
 	if (row->count == ROW_FIELDS)
 		exit(complain("a row has more than %d fields", ROW_FIELDS));
+	if (row->count == row->room) {
+		row->room += 12;
+		row->fields = realloc(row->fields, row->room * sizeof(*row->fields));
+		if (!row->fields)
+			exit(complain("out of memory"));
+	}
 	f = &row->fields[row->count++];
 	*f = (struct field){ .name = name };
 	return f;
@@ -102,7 +108,8 @@ void row_free(struct row *row)
 {
 	for (unsigned i = 0; i < row->count; i++)
 		free(row->fields[i].text);
-	row->count = 0;
+	free(row->fields);
+	*row = (struct row){ .count = 0 };
 }
 
 /* ---- tables ---- */
@@ -116,7 +123,7 @@ struct row *table_row(struct table *table)
 			exit(complain("out of memory"));
 	}
 	struct row *row = &table->rows[table->count++];
-	row->count = 0;
+	*row = (struct row){ .count = 0 };
 	return row;
 }
 
@@ -260,13 +267,20 @@ void json_fields(FILE *out, const struct row *row)
 	}
 }
 
+void json_object(FILE *out, const struct row *row)
+{
+	fputc('{', out);
+	json_fields(out, row);
+	fputc('}', out);
+}
+
 void json_table(FILE *out, const char *name, const struct table *table)
 {
 	fprintf(out, "\"%s\":[", name);
 	for (unsigned i = 0; i < table->count; i++) {
-		fputs(i ? ",{" : "{", out);
-		json_fields(out, &table->rows[i]);
-		fputc('}', out);
+		if (i)
+			fputc(',', out);
+		json_object(out, &table->rows[i]);
 	}
 	fputc(']', out);
 }

@@ -21,9 +21,10 @@ struct field {
 	bool is_detail;  /* for JSON alone */
 };
 
+/* There may be as many rows as a process has regions: each has room for its own fields alone. */
 struct row {
-	unsigned count;
-	struct field fields[ROW_FIELDS];
+	unsigned count, room;
+	struct field *fields;
 };
 
 void row_text(struct row *row, const char *name, const char *text);
@@ -39,7 +40,7 @@ void row_rate(struct row *row, const char *name, double rate);
 void row_long_text(struct row *row, const char *name, const char *text);
 /* The field added last is for JSON alone. */
 void row_detail(struct row *row);
-/* Its texts; a table's rows go with the table. */
+/* Its fields; a table's rows go with the table. */
 void row_free(struct row *row);
 
 /* How wide a text is on a terminal. */
@@ -71,6 +72,8 @@ void table_free(struct table *table);
 void json_text(FILE *out, const char *text);
 /* The row's fields, "name":value with commas between; without braces. */
 void json_fields(FILE *out, const struct row *row);
+/* The same with braces. */
+void json_object(FILE *out, const struct row *row);
 /* "name":[{...},...] */
 void json_table(FILE *out, const char *name, const struct table *table);
 

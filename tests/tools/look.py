@@ -7,10 +7,12 @@ usage: look.py BUILD_DIR [PATTERN]
 """
 import array
 import contextlib
+import functools
 import json
 import os
 import pathlib
 import re
+import resource
 import signal
 import socket
 import struct
@@ -415,6 +417,48 @@ def ps__devices_whose_names_begin_alike():
     finally:
         subprocess.run(["ip", "link", "del", "eth1"], check=True)
     return None
+
+
+# Registers the same bytes so many times.
+REGIONS = """
+import ctypes, sys, time
+verbs, pointer = ctypes.CDLL("libibverbs.so.1"), ctypes.c_void_p
+for call, *arguments in (
+    ("get_device_list", pointer),
+    ("open_device", pointer),
+    ("alloc_pd", pointer),
+    ("reg_mr", pointer, pointer, ctypes.c_size_t, ctypes.c_int),
+):
+    getattr(verbs, "ibv_" + call).argtypes, getattr(verbs, "ibv_" + call).restype = arguments, pointer
+devices = ctypes.cast(verbs.ibv_get_device_list(None), ctypes.POINTER(pointer))
+pd = verbs.ibv_alloc_pd(verbs.ibv_open_device(devices[0]))
+page = ctypes.create_string_buffer(4096)
+print(all(verbs.ibv_reg_mr(pd, ctypes.addressof(page), 4096, 1) for _ in range(int(sys.argv[1]))), flush=True)
+time.sleep(1000)
+"""
+
+
+@case
+def show__very_many_regions():
+    """In as much memory as a small machine has."""
+    many, enough = 30000, 96 << 20
+    words = [VERBATIM, "run", sys.executable, "-c", REGIONS, str(many)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as program:
+        try:
+            expect(program.stdout.readline(), "True\n", "it has regions")
+            for format in [], ["--json"]:
+                done = subprocess.run(
+                    [VERBATIM, "show", *format, "--timeout=20", "mrs"],
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                    timeout=LIMIT_S,
+                    preexec_fn=functools.partial(resource.setrlimit, resource.RLIMIT_AS, (enough, enough)),
+                )
+                expect((done.returncode, done.stderr), (0, ""), f"exit status and complaints {format}")
+                expect(len(re.findall(r"0x\w{8}\b.*?region", done.stdout)) >= many, True, "regions")
+        finally:
+            program.kill()
 
 
 @case
