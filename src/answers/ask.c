@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/utf8.h"
 #include "base/waits.h"
+#include "host/net/holder.h"
 
 enum { MAX_SLOTS = 4096 };
 
@@ -65,6 +66,29 @@ static const char *why_silent(const struct process *p)
 	return "no answer in time";
 }
 
+static void take_owner(struct process *p, pid_t pid, uid_t uid)
+{
+	p->pid = pid;
+	p->uid = uid;
+	read_proc(p);
+	p->is_foreign = p->uid != geteuid() && geteuid();
+	if (p->is_foreign)
+		strcpy(p->trouble, "another user's process");
+}
+
+/* So many have asked it, and it has answered none of them, that it takes no more. */
+static bool describe_crowded(struct process *p, const char *name)
+{
+	pid_t pid;
+	uid_t uid;
+
+	vb_holder_of_name(name, &pid, &uid);
+	take_owner(p, pid, uid);
+	if (!p->is_foreign)
+		strcpy(p->trouble, why_silent(p));
+	return true;
+}
+
 /* False: the process has ended, or *is_short: there is no socket for it. */
 static bool connect_to(struct process *p, bool *is_short)
 {
@@ -76,18 +100,11 @@ static bool connect_to(struct process *p, bool *is_short)
 	p->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	*is_short |= p->fd < 0;
 	if (p->fd < 0 || connect(p->fd, (struct sockaddr *)&un,
-				 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len)) < 0) {
-		snprintf(p->trouble, sizeof(p->trouble), "cannot be asked: %s", strerror(errno));
-		return errno == EAGAIN;
-	}
+				 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len)) < 0)
+		return errno == EAGAIN && describe_crowded(p, un.sun_path + 1);
 	if (getsockopt(p->fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) < 0)
 		return false;
-	p->pid = peer.pid;
-	p->uid = peer.uid;
-	read_proc(p);
-	p->is_foreign = p->uid != geteuid() && geteuid();
-	if (p->is_foreign)
-		strcpy(p->trouble, "another user's process");
+	take_owner(p, peer.pid, peer.uid);
 	return true;
 }
 

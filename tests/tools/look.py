@@ -538,6 +538,27 @@ def ps__stopped_process():
 
 
 @case
+def ps__stopped_process_that_many_have_asked():
+    """More than its socket takes: it is known all the same."""
+    with pinging() as (_, client):
+        slot = processes()[client]["slot"]
+        os.kill(client, signal.SIGSTOP)
+        wait_for(lambda: processes()[client]["run_state"] == "T", "it stands")
+        for _ in range(100000):
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK) as asking:
+                if asking.connect_ex(f"\0verbatim/visit/{slot}"):
+                    break
+        else:
+            raise Failure("it takes any number")
+        row = processes()[client]
+        expect((row["name"], row["run_state"], row["slot"]), ("rping", "T", slot), "what is known")
+        expect("stopped" in row["trouble"], True, row["trouble"])
+        expect("stopped" in verbatim("show", str(client), status=1), True, "told")
+        os.kill(client, signal.SIGCONT)
+        wait_for(lambda: processes()[client]["trouble"] == "", "it answers again")
+
+
+@case
 def ps__spinning_process():
     spin = "ib_write_bw -F -d vb_lo -x 0 -p 18598 -D 600"
     if harness.missing_programs(spin):
