@@ -241,7 +241,7 @@ static int make_place(struct process *p)
 	return p->memfd < 0 || ftruncate(p->memfd, 0) || lseek(p->memfd, 0, SEEK_SET) ? -errno : 0;
 }
 
-static void ask(struct process *p, uint32_t kinds)
+static void ask(struct process *p, uint32_t kinds, bool *is_short)
 {
 	struct vb_question q = { .magic = VB_INSPECTION_MAGIC, .what = VB_ASK_STATE, .kinds = kinds };
 	int err = 0;
@@ -257,6 +257,7 @@ static void ask(struct process *p, uint32_t kinds)
 	p->waits = !err;
 	if (!err)
 		return;
+	*is_short |= err == -EMFILE || err == -ENFILE || err == -ENOMEM;
 	snprintf(p->trouble, sizeof(p->trouble), "cannot be asked: %s", strerror(-err));
 	close_fd(&p->fd);
 }
@@ -336,7 +337,7 @@ void processes_ask(struct processes *all, uint32_t kinds, unsigned timeout_ms)
 	}
 	for (unsigned i = 0; i < all->count; i++)
 		if (all->list[i].fd >= 0)
-			ask(&all->list[i], kinds);
+			ask(&all->list[i], kinds, &all->is_short);
 	while (count_waiting(all, polls) && (now = now_ms()) < end &&
 	       vb_poll(polls, all->count, (int)(end - now)) >= 0)
 		for (unsigned i = 0; i < all->count; i++)
