@@ -473,7 +473,8 @@ static void write_before(struct recorder *r, uint64_t time_ns)
  */
 static uint64_t complete_time(const struct recorder *r, uint64_t now)
 {
-	uint64_t least = now, latest = now - LATEST_MS * VB_NS_PER_MS;
+	uint64_t longest = LATEST_MS * VB_NS_PER_MS, least = now;
+	uint64_t latest = now > longest ? now - longest : 0; /* the machine may just have started */
 
 	for (unsigned i = 0; i < r->count; i++)
 		if (r->sources[i].fd >= 0 && r->sources[i].complete_ns < least)

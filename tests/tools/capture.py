@@ -1133,6 +1133,24 @@ def rping_pair(port):
 
 
 @case
+def run__in_a_machines_first_seconds():
+    """When the clock shows less than a recorder waits for the slowest, records are in the order of time, too."""
+    path, ran = log("young.pcapng"), ["unshare", "--time", "--fork", "--monotonic"]
+    age = f"-{int(time.clock_gettime(time.CLOCK_MONOTONIC))}"
+    if subprocess.run([*ran, age, "true"], capture_output=True, check=False).returncode:
+        return "no clock can be set back here"
+    script = rping_pair(7478).replace("-C 5", "-C 500")
+    words = [*ran, age, VERBATIM, "run", f"--capture={path}", "sh", "-c", script]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=LIMIT_S)
+    expect(done.returncode, 0, done.stderr)
+    capture = Capture(path)
+    for records in capture.packets, capture.events:
+        times = [record.time for record in records]
+        expect((len(times) > 2000, times == sorted(times)), (True, True), "many records, in order")
+    return None
+
+
+@case
 def run__signals_that_come_together():
     script = "trap 'echo one' USR1; trap 'echo two' USR2; trap 'exit 7' TERM; echo up; while :; do sleep 0.1; done"
     words = [VERBATIM, "run", f"--capture={log('signals.pcapng')}", "sh", "-c", script]
