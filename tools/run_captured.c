@@ -20,22 +20,34 @@
 #include "recorder.h"
 #include "timeline/timeline.h"
 
-enum { STEP_MS = 5, BACKLOG = 256 };
+enum { STEP_MS = 5, BACKLOG = 256, MOST_NAMES = 1000 };
 
 static volatile sig_atomic_t arrived[NSIG]; /* signals for the program */
 static volatile pid_t program;              /* 0: it has ended */
 static sigset_t blocked;                    /* by whoever started this command */
 
-static int listen_as(char name[64])
+/* Who is in another namespace of pids, but not of networks, may have this one's pid, and so its name. */
+static bool bind_any(int fd, char name[64])
 {
 	struct sockaddr_un un = { .sun_family = AF_UNIX };
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	socklen_t len;
 
-	snprintf(name, 64, "verbatim/capture/%d", (int)getpid());
-	memcpy(un.sun_path + 1, name, strlen(name));
-	len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
-	if (fd >= 0 && bind(fd, (struct sockaddr *)&un, len) == 0 && listen(fd, BACKLOG) == 0)
+	for (unsigned i = 0; i < MOST_NAMES; i++) {
+		snprintf(name, 64, i ? "verbatim/capture/%d.%u" : "verbatim/capture/%d", (int)getpid(), i);
+		memcpy(un.sun_path + 1, name, strlen(name));
+		size_t len = offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name);
+		if (bind(fd, (struct sockaddr *)&un, (socklen_t)len) == 0)
+			return true;
+		if (errno != EADDRINUSE)
+			break;
+	}
+	return false;
+}
+
+static int listen_as(char name[64])
+{
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	if (fd >= 0 && bind_any(fd, name) && listen(fd, BACKLOG) == 0)
 		return fd;
 	complain("cannot listen for the program: %s", strerror(errno));
 	return -1;

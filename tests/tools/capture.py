@@ -817,6 +817,23 @@ def processes_of_another_pid_namespace():
 
 
 @case
+def run__with_the_pid_of_another():
+    """In two namespaces of pids, and one network."""
+    inside = ["unshare", "--pid", "--fork", "--mount-proc"]
+    if not shutil.which("unshare") or subprocess.run([*inside, "true"], check=False).returncode:
+        return "no namespace of pids can be made here"
+    first, second = ([*inside, VERBATIM, "run", f"--capture={log(name)}"] for name in ("first", "second"))
+    with subprocess.Popen([*first, "cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as waits:
+        waits.stdin.write(b"x\n")
+        waits.stdin.flush()
+        expect(waits.stdout.readline(), b"x\n", "it runs")
+        done = subprocess.run([*second, "ibv_devinfo"], capture_output=True, check=False, timeout=LIMIT_S)
+        expect((done.returncode, done.stderr), (0, b""), "the second one")
+    expect(len(Capture(log("second")).interfaces), 1, "processes")
+    return None
+
+
+@case
 def captured_process_dies():
     with pinging() as (server, client):
         path = log("died.pcapng")
@@ -1408,6 +1425,18 @@ def run__latency():
     expect(run("--latency=/nonexistent/x.svg", "true").returncode, 125, "no place for the picture")
     done = run("--latency", "true")
     expect((done.returncode, "no send" in done.stderr), (0, True), done.stderr)
+
+
+@case
+def run__latency_of_any_name():
+    """The picture has it as it is."""
+    program, picture = log("mü<&>\"']"), log("name.svg")
+    shutil.copy(shutil.which("ibv_rc_pingpong"), program)
+    with running("ibv_rc_pingpong -d vb_lo -g 0 -p 18597 -n 5"):
+        done = run(f"--latency={picture}", program, *"-d vb_lo -g 0 -p 18597 -n 5 127.0.0.1".split())
+    expect(done.returncode, 0, done.stderr)
+    names = xml.etree.ElementTree.parse(picture).getroot().itertext()
+    expect([text for text in names if "mü<&>\"'][" in text] != [], True, "the name in the picture")
 
 
 @case
