@@ -27,6 +27,21 @@ static volatile sig_atomic_t interrupted;
 
 static void interrupt(int signal) { interrupted = 1; }
 
+/*
+ * What is being written then is written to its end, however slowly it is read. A second signal ends the
+ * command at once.
+ */
+static void heed_interrupts(void)
+{
+	struct sigaction action = { .sa_handler = interrupt, .sa_flags = SA_RESTART | SA_RESETHAND };
+
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+	if (!is_ignored(SIGHUP))
+		sigaction(SIGHUP, &action, NULL);
+	signal(SIGPIPE, SIG_IGN);
+}
+
 static bool take_pid(struct job *job, const char *value)
 {
 	char *end;
@@ -104,7 +119,7 @@ static void seek(struct job *job, struct recorder *r, bool is_first)
 		name_absent(job, &all);
 	for (unsigned i = 0; i < all.count; i++) {
 		struct process *p = &all.list[i];
-		if (!is_wanted(job, p) || recorder_has(r, p->pid))
+		if (!is_wanted(job, p) || recorder_has(r, p))
 			continue;
 		if (p->trouble[0]) {
 			if (job->pid_count)
@@ -113,7 +128,7 @@ static void seek(struct job *job, struct recorder *r, bool is_first)
 		}
 		int fd = p->fd;
 		p->fd = -1;
-		if (!recorder_add(r, fd, p->pid, p->name, &why))
+		if (!recorder_add(r, fd, p, &why))
 			refuse(job, p, why);
 	}
 	processes_free(&all);
@@ -167,6 +182,7 @@ static int record(struct job *job)
 
 	if (!r)
 		return 1;
+	heed_interrupts(); /* not before: opening a pipe takes until somebody reads it */
 	seek(job, r, true);
 	found = recorder_live(r);
 	if (!job->quiet && (found || !job->pid_count))
@@ -187,7 +203,6 @@ static int record(struct job *job)
 int command_capture(int argc, char **argv)
 {
 	static struct job job;
-	struct sigaction action = { .sa_handler = interrupt };
 	int file;
 
 	recorder_defaults(&job.options);
@@ -201,10 +216,5 @@ int command_capture(int argc, char **argv)
 	job.options.path = argv[file];
 	if (strcmp(job.options.path, "-") == 0 && isatty(STDOUT_FILENO))
 		return complain("a capture is not for a terminal");
-	sigaction(SIGINT, &action, NULL);
-	sigaction(SIGTERM, &action, NULL);
-	if (!is_ignored(SIGHUP))
-		sigaction(SIGHUP, &action, NULL);
-	signal(SIGPIPE, SIG_IGN);
 	return record(&job);
 }

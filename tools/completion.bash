@@ -39,6 +39,7 @@ _verbatim_value() {
 	--opcode*) _verbatim_offer "send write read atomic flush ack cnp" ;;
 	--pid*) _verbatim_offer "$(_verbatim_pids)" ;;
 	--qp* | --snap* | --packets* | --buffer* | --seconds* | --timeout* | --watch1 | --hosts* | --mtu* | --seed*) ;;
+	--delay* | --iterations* | -d | -n) ;;
 	*) return 1 ;;
 	esac
 }

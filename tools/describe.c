@@ -393,6 +393,17 @@ void describe_record(struct row *row, enum vb_record_kind kind, const void *reco
 
 /* ---- processes ---- */
 
+/* Among names with commas between. */
+static bool is_listed(const char *names, const char *name)
+{
+	size_t n = strlen(name);
+
+	for (; *names; names += strcspn(names, ","), names += *names == ',')
+		if (strcspn(names, ",") == n && strncmp(names, name, n) == 0)
+			return true;
+	return false;
+}
+
 static void list_devices(struct row *row, const struct process *p)
 {
 	const struct vb_record_device *r;
@@ -401,7 +412,7 @@ static void list_devices(struct row *row, const struct process *p)
 
 	while ((r = process_next(p, &at, VB_RECORD_DEVICE))) {
 		snprintf(name, sizeof(name), "%.*s", (int)strnlen(r->name, sizeof(r->name)), r->name);
-		if (!strstr(text, name) && strlen(text) + strlen(name) + 2 < sizeof(text))
+		if (!is_listed(text, name) && strlen(text) + strlen(name) + 2 < sizeof(text))
 			snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%s", text[0] ? "," : "",
 				 name);
 	}

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "command.h"
 #include "row.h"
 
@@ -93,6 +94,14 @@ long read_number(const char *path)
 
 /* ---- output ---- */
 
+/* Names of others' processes and rules may be in it, and cut ones. */
+static void clean(struct finding *f)
+{
+	vb_clean_text(f->found);
+	vb_clean_text(f->means);
+	vb_clean_text(f->mend);
+}
+
 static void print_json(const struct finding *list, size_t count, enum finding_status worst)
 {
 	printf("{\"status\":\"%s\",\"checks\":[", status_names[worst]);
@@ -151,8 +160,10 @@ int command_doctor(int argc, char **argv)
 		list[count].name = "program";
 		check_program(&list[count++], argv[program]);
 	}
-	for (size_t i = 0; i < count; i++)
+	for (size_t i = 0; i < count; i++) {
 		worst = list[i].status > worst ? list[i].status : worst;
+		clean(&list[i]);
+	}
 	(json ? print_json : print_text)(list, count, worst);
 	return worst == FINDING_BAD;
 }

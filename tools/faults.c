@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "faults.h"
+#include "row.h"
 
 /* What may stand behind the word of a fault, with the words that are needed first. */
 static const char *const forms[VB_FAULT_NKINDS] = {
@@ -72,6 +73,30 @@ static void print_all_words(void)
 
 /* ---- expressions ---- */
 
+/* So many of a character as a part of the text is wide; tabs stay. */
+static void put_below(const char *text, size_t bytes, char mark)
+{
+	char *part = strndup(text, bytes);
+
+	for (char *rest = part, *word; (word = strsep(&rest, "\t"));) {
+		for (int n = text_columns(word); n > 0; n--)
+			fputc(mark, stderr);
+		if (rest)
+			fputc('\t', stderr);
+	}
+	free(part);
+}
+
+/* From 1. */
+static size_t column_of(const char *line, size_t bytes)
+{
+	size_t column = 1;
+
+	for (size_t i = 0; i < bytes; i++)
+		column += (line[i] & 0xc0) != 0x80; /* where a character begins */
+	return column;
+}
+
 /* The line of the text that the mistake is in, and marks below it. */
 static void show_mistake(const char *text, const struct vb_fault_error *error)
 {
@@ -82,12 +107,11 @@ static void show_mistake(const char *text, const struct vb_fault_error *error)
 		to++;
 	for (size_t i = 0; i < from; i++)
 		line += text[i] == '\n';
-	complain("faults: line %zu, column %zu: %s", line, error->at - from + 1, error->why);
+	complain("faults: line %zu, column %zu: %s", line, column_of(text + from, error->at - from),
+		 error->why);
 	fprintf(stderr, "  %.*s\n  ", (int)(to - from), text + from);
-	for (size_t i = from; i < error->at; i++)
-		fputc(text[i] == '\t' ? '\t' : ' ', stderr);
-	for (size_t i = 0; i < (error->bytes ? error->bytes : 1); i++)
-		fputc('^', stderr);
+	put_below(text + from, error->at - from, ' ');
+	put_below(error->bytes ? text + error->at : "^", error->bytes ? error->bytes : 1, '^');
 	fputc('\n', stderr);
 }
 
@@ -175,6 +199,8 @@ int command_faults(int argc, char **argv)
 
 	if (first < 0)
 		return EXIT_OURS;
+	if (words && first < argc)
+		return complain("faults: --words takes no expression");
 	if (words || first == argc) {
 		(words ? print_all_words : print_faults)();
 		return 0;

@@ -26,12 +26,15 @@ static double x_of(const struct scale *s, double log_ns)
 	return LEFT + PLOT * (log_ns - s->least) / (s->most - s->least);
 }
 
-/* Characters that XML gives a meaning are left out of names. */
+/* As XML has it; it is printable (base/utf8.h). */
 static void write_name(FILE *out, const char *name)
 {
-	for (; *name; name++)
-		if ((unsigned char)*name >= ' ' && (unsigned char)*name < 0x7f && !strchr("<>&\"'", *name))
+	for (; *name; name++) {
+		if (strchr("<>&", *name))
+			fprintf(out, "&#%d;", *name);
+		else
 			fputc(*name, out);
+	}
 }
 
 /* ---- one group ---- */

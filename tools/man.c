@@ -32,6 +32,7 @@ int command_man(int argc, char **argv)
 		words[count++] = argv[i];
 	give_signals_back();
 	execvp(words[0], (char **)words);
-	complain("man: %s; the pages are in %s", strerror(errno), folder);
-	return errno == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_EXEC;
+	int error = errno;
+	complain("man: %s; the pages are in %s", strerror(error), folder);
+	return error == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_EXEC;
 }

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "answers/ask.h"
+#include "base/utf8.h"
 
 void process_name(pid_t pid, char name[PROCESS_NAME])
 {
@@ -19,7 +19,7 @@ void process_name(pid_t pid, char name[PROCESS_NAME])
 		fclose(f);
 	}
 	name[n ? n - 1 : 0] = '\0'; /* without the end of the line */
-	process_clean_name(name);
+	vb_clean_text(name);
 	if (!*name)
 		strcpy(name, "?");
 }

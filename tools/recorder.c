@@ -26,6 +26,7 @@ struct source {
 	bool answered;                  /* that it is captured */
 	bool refused;                   /* it is given up, for a reason that was printed: not asked again */
 	pid_t pid;
+	uint32_t slot;
 	char name[PROCESS_NAME];
 	uint32_t interface;
 	struct vb_capture_ring *ring;   /* NULL: it has ended, and all was taken out */
@@ -55,7 +56,8 @@ struct recorder {
 	struct pcapng file;
 	FILE *out;
 	struct source *sources;         /* in the order of their coming, those that have ended, too */
-	struct pollfd *polls;           /* one for each, and one more */
+	struct pollfd *polls;           /* of those that have not ended, and one more */
+	unsigned *polled;               /* which source each of these is */
 	unsigned count, source_room;
 	struct waiting *waiting;
 	size_t nwaiting, room;
@@ -75,7 +77,8 @@ static struct source *next_source(struct recorder *r)
 		r->source_room = r->source_room ? r->source_room * 2 : 64;
 		r->sources = realloc(r->sources, r->source_room * sizeof(*r->sources));
 		r->polls = realloc(r->polls, (r->source_room + 1) * sizeof(*r->polls));
-		if (!r->sources || !r->polls)
+		r->polled = realloc(r->polled, r->source_room * sizeof(*r->polled));
+		if (!r->sources || !r->polls || !r->polled)
 			exit(complain("out of memory"));
 	}
 	return &r->sources[r->count];
@@ -88,13 +91,15 @@ struct recorder *recorder_open(const struct recorder_options *options)
 	if (!r)
 		exit(complain("out of memory"));
 	r->options = *options;
+	if (!r->options.named)
+		r->options.named = options->path;
 	r->out = strcmp(options->path, "-") == 0 ? stdout : fopen(options->path, "wbe");
 	if (!r->out) {
 		complain("%s: %s", options->path, strerror(errno));
 		free(r);
 		return NULL;
 	}
-	next_source(r); /* allocates both arrays: polling uses them before there is a source */
+	next_source(r); /* allocates all arrays: polling uses them before there is a source */
 	r->realtime_ns = vb_clock_ns(CLOCK_REALTIME) - vb_clock_ns(CLOCK_MONOTONIC);
 	pcapng_begin(&r->file, r->out, "verbatim " VB_VERSION);
 	return r;
@@ -119,7 +124,7 @@ static struct vb_capture_ring *make_ring(uint64_t bytes, int *memfd)
 	return ring;
 }
 
-bool recorder_add(struct recorder *r, int fd, pid_t pid, const char *name, const char **why)
+bool recorder_add(struct recorder *r, int fd, const struct process *who, const char **why)
 {
 	struct vb_question q = {
 		.magic = VB_INSPECTION_MAGIC, .what = VB_ASK_CAPTURE, .kinds = VB_ASK_EVENTS,
@@ -143,9 +148,9 @@ bool recorder_add(struct recorder *r, int fd, pid_t pid, const char *name, const
 		close(fd);
 		return false;
 	}
-	*s = (struct source){ .fd = fd, .pid = pid, .ring = ring };
-	snprintf(s->name, sizeof(s->name), "%s", name);
-	snprintf(interface, sizeof(interface), "%s[%d]", name, (int)pid);
+	*s = (struct source){ .fd = fd, .pid = who->pid, .slot = who->slot, .ring = ring };
+	snprintf(s->name, sizeof(s->name), "%s", who->name);
+	snprintf(interface, sizeof(interface), "%s[%d]", who->name, (int)who->pid);
 	s->interface = pcapng_interface(&r->file, interface, "process on verbatim; "
 					"local traffic is shown as the packets that it stands for", 0);
 	if (r->options.latency)
@@ -154,10 +159,11 @@ bool recorder_add(struct recorder *r, int fd, pid_t pid, const char *name, const
 	return true;
 }
 
-bool recorder_has(const struct recorder *r, pid_t pid)
+bool recorder_has(const struct recorder *r, const struct process *p)
 {
 	for (unsigned i = 0; i < r->count; i++)
-		if (r->sources[i].pid == pid && (r->sources[i].fd >= 0 || r->sources[i].refused))
+		if (r->sources[i].pid == p->pid && r->sources[i].slot == p->slot &&
+		    (r->sources[i].fd >= 0 || r->sources[i].refused))
 			return true;
 	return false;
 }
@@ -467,7 +473,8 @@ static void write_before(struct recorder *r, uint64_t time_ns)
  */
 static uint64_t complete_time(const struct recorder *r, uint64_t now)
 {
-	uint64_t least = now, latest = now - LATEST_MS * VB_NS_PER_MS;
+	uint64_t longest = LATEST_MS * VB_NS_PER_MS, least = now;
+	uint64_t latest = now > longest ? now - longest : 0; /* the machine may just have started */
 
 	for (unsigned i = 0; i < r->count; i++)
 		if (r->sources[i].fd >= 0 && r->sources[i].complete_ns < least)
@@ -489,19 +496,30 @@ static void take_and_write(struct recorder *r)
 	fflush(r->out); /* for who reads along */
 }
 
+/* poll takes no more of them than there may be descriptors, whereas all that have ended may be more. */
+static unsigned list_live(struct recorder *r)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < r->count; i++) {
+		if (r->sources[i].fd < 0)
+			continue;
+		r->polls[n] = (struct pollfd){ .fd = r->sources[i].fd, .events = POLLIN };
+		r->polled[n++] = i;
+	}
+	return n;
+}
+
 bool recorder_step(struct recorder *r, int fd, int wait_ms)
 {
-	unsigned count = r->count;
-	struct pollfd *polls = r->polls;
+	unsigned live = list_live(r);
 
-	for (unsigned i = 0; i < count; i++)
-		polls[i] = (struct pollfd){ .fd = r->sources[i].fd, .events = POLLIN };
-	polls[count] = (struct pollfd){ .fd = fd, .events = POLLIN };
-	bool news = poll(polls, count + 1, wait_ms) > 0;
+	r->polls[live] = (struct pollfd){ .fd = fd, .events = POLLIN };
+	bool news = poll(r->polls, live + 1, wait_ms) > 0;
 	take_and_write(r); /* of those that have ended, too: before that is noticed */
-	for (unsigned i = 0; news && i < count; i++)
-		if (polls[i].revents && r->sources[i].fd >= 0)
-			hear(&r->sources[i]);
+	for (unsigned i = 0; news && i < live; i++)
+		if (r->polls[i].revents && r->sources[r->polled[i]].fd >= 0)
+			hear(&r->sources[r->polled[i]]);
 	free_ended_rings(r);
 	return is_enough(r) || ferror(r->out);
 }
@@ -532,14 +550,15 @@ int recorder_close(struct recorder *r, bool quiet)
 	failed = ferror(r->out) != 0;
 	failed |= (r->out == stdout ? fflush(stdout) : fclose(r->out)) != 0;
 	if (failed)
-		complain("%s: it could not be written", r->options.path);
+		complain("%s: it could not be written", r->options.named);
 	if (!quiet || dropped)
 		fprintf(stderr, "verbatim: %" PRIu64 " packets of %u process%s in %s%s", r->written, r->count,
-			r->count == 1 ? "" : "es", r->options.path, dropped ? "" : "\n");
+			r->count == 1 ? "" : "es", r->options.named, dropped ? "" : "\n");
 	if (dropped)
 		fprintf(stderr, "; %" PRIu64 " dropped for want of room (--buffer)\n", dropped);
 	free(r->sources);
 	free(r->polls);
+	free(r->polled);
 	free(r->waiting);
 	free(r);
 	return failed;

@@ -16,6 +16,7 @@
 
 struct recorder_options {
 	const char *path;               /* "-": standard output */
+	const char *named;              /* the file in messages; NULL: by its path */
 	struct vb_capture_filter filter;
 	bool in, out;                   /* which directions are written */
 	uint64_t ring_bytes;            /* a power of two */
@@ -28,12 +29,15 @@ struct recorder;
 /* Opens the file; NULL with a message. */
 struct recorder *recorder_open(const struct recorder_options *options);
 /*
- * Captures a process that is at the other end of fd, which becomes the recorder's. False with a message in
- * `why`: it cannot be. That it refuses shows later.
+ * Captures a process that is at the other end of fd, which becomes the recorder's; of *p, the pid, the slot
+ * and the name count. False with a message in `why`: it cannot be. That it refuses shows later.
  */
-bool recorder_add(struct recorder *r, int fd, pid_t pid, const char *name, const char **why);
-/* Is the process captured, or would it be in vain to ask it again? */
-bool recorder_has(const struct recorder *r, pid_t pid);
+bool recorder_add(struct recorder *r, int fd, const struct process *p, const char **why);
+/*
+ * Is the process captured, or would it be in vain to ask it again? Those of other pid namespaces have no pid
+ * here: a slot tells them apart.
+ */
+bool recorder_has(const struct recorder *r, const struct process *p);
 /* Was any process? */
 bool recorder_captured(const struct recorder *r);
 /*

@@ -6,9 +6,10 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <wchar.h>
 
+#include "base/utf8.h"
 #include "command.h"
-#include "utf8.h"
 
 static struct field *add(struct row *row, const char *name)
 {
@@ -16,12 +17,17 @@ static struct field *add(struct row *row, const char *name)
 
 	if (row->count == ROW_FIELDS)
 		exit(complain("a row has more than %d fields", ROW_FIELDS));
+	if (row->count == row->room) {
+		row->room += 12;
+		row->fields = realloc(row->fields, row->room * sizeof(*row->fields));
+		if (!row->fields)
+			exit(complain("out of memory"));
+	}
 	f = &row->fields[row->count++];
 	*f = (struct field){ .name = name };
 	return f;
 }
 
-/* Control characters would play tricks with a terminal. */
 static struct field *add_text(struct row *row, const char *name, const char *text)
 {
 	struct field *f = add(row, name);
@@ -29,9 +35,7 @@ static struct field *add_text(struct row *row, const char *name, const char *tex
 	f->text = strndup(text, FIELD_MOST - 1);
 	if (!f->text)
 		exit(complain("out of memory"));
-	for (char *c = f->text; *c; c++)
-		if (iscntrl((unsigned char)*c))
-			*c = '?';
+	vb_clean_text(f->text);
 	return f;
 }
 
@@ -104,7 +108,8 @@ void row_free(struct row *row)
 {
 	for (unsigned i = 0; i < row->count; i++)
 		free(row->fields[i].text);
-	row->count = 0;
+	free(row->fields);
+	*row = (struct row){ .count = 0 };
 }
 
 /* ---- tables ---- */
@@ -118,8 +123,46 @@ struct row *table_row(struct table *table)
 			exit(complain("out of memory"));
 	}
 	struct row *row = &table->rows[table->count++];
-	row->count = 0;
+	*row = (struct row){ .count = 0 };
 	return row;
+}
+
+/*
+ * How wide its first character is on a terminal, and its size in bytes. main sets the locale by which that is
+ * known; in another one each byte that begins a character is one column.
+ */
+static int first_columns(const char *text, size_t *bytes)
+{
+	wchar_t code;
+	mbstate_t state = { 0 };
+	size_t n = mbrtowc(&code, text, strlen(text), &state);
+
+	*bytes = n && n <= MB_LEN_MAX ? n : 1;
+	if (*bytes != n)
+		return (*text & 0xc0) != 0x80;
+	int columns = wcwidth(code);
+	return columns < 0 ? 1 : columns;
+}
+
+int text_columns(const char *text)
+{
+	int columns = 0;
+
+	for (size_t n; *text; text += n)
+		columns += first_columns(text, &n);
+	return columns;
+}
+
+size_t text_that_fits(const char *text, int columns)
+{
+	const char *at = text;
+
+	for (size_t n; *at; at += n) {
+		columns -= first_columns(at, &n);
+		if (columns < 0)
+			break;
+	}
+	return (size_t)(at - text);
 }
 
 static const char *cell_text(const struct field *f) { return f->brief[0] ? f->brief : f->text; }
@@ -132,7 +175,7 @@ static int column_width(const struct table *t, unsigned column)
 	if (t->rows[0].fields[column].is_detail)
 		return 0;
 	for (unsigned i = 0; i < t->count; i++) {
-		int n = (int)strlen(cell_text(&t->rows[i].fields[column]));
+		int n = text_columns(cell_text(&t->rows[i].fields[column]));
 		width = n > width ? n : width;
 	}
 	int heading = (int)strlen(t->rows[0].fields[column].name);
@@ -144,10 +187,11 @@ static int column_width(const struct table *t, unsigned column)
 
 static void print_cell(const struct field *f, const char *text, int width, bool is_last, FILE *out)
 {
-	if (f->is_bare)
-		fprintf(out, "%*s%s", width, text, is_last ? "" : "  ");
-	else
-		fprintf(out, "%-*s%s", is_last ? 0 : width, text, is_last ? "" : "  ");
+	int left = width - text_columns(text);
+
+	fprintf(out, "%*s%s", f->is_bare ? left : 0, "", text);
+	if (!is_last)
+		fprintf(out, "%*s", 2 + (f->is_bare ? 0 : left), "");
 }
 
 static void heading_of(const char *name, char heading[FIELD_TEXT])
@@ -197,7 +241,7 @@ void json_text(FILE *out, const char *text)
 {
 	fputc('"', out);
 	for (size_t n, left = strlen(text); left; text += n, left -= n) {
-		n = printable_size(text, left);
+		n = vb_printable_size(text, left);
 		if (*text == '"' || *text == '\\')
 			fprintf(out, "\\%c", *text);
 		else if ((unsigned char)*text < ' ')
@@ -223,13 +267,20 @@ void json_fields(FILE *out, const struct row *row)
 	}
 }
 
+void json_object(FILE *out, const struct row *row)
+{
+	fputc('{', out);
+	json_fields(out, row);
+	fputc('}', out);
+}
+
 void json_table(FILE *out, const char *name, const struct table *table)
 {
 	fprintf(out, "\"%s\":[", name);
 	for (unsigned i = 0; i < table->count; i++) {
-		fputs(i ? ",{" : "{", out);
-		json_fields(out, &table->rows[i]);
-		fputc('}', out);
+		if (i)
+			fputc(',', out);
+		json_object(out, &table->rows[i]);
 	}
 	fputc(']', out);
 }

@@ -7,6 +7,7 @@
 #define VB_TOOLS_ROW_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -20,9 +21,10 @@ struct field {
 	bool is_detail;  /* for JSON alone */
 };
 
+/* There may be as many rows as a process has regions: each has room for its own fields alone. */
 struct row {
-	unsigned count;
-	struct field fields[ROW_FIELDS];
+	unsigned count, room;
+	struct field *fields;
 };
 
 void row_text(struct row *row, const char *name, const char *text);
@@ -38,8 +40,13 @@ void row_rate(struct row *row, const char *name, double rate);
 void row_long_text(struct row *row, const char *name, const char *text);
 /* The field added last is for JSON alone. */
 void row_detail(struct row *row);
-/* Its texts; a table's rows go with the table. */
+/* Its fields; a table's rows go with the table. */
 void row_free(struct row *row);
+
+/* How wide a text is on a terminal. */
+int text_columns(const char *text);
+/* How many bytes of it fit into so many columns. */
+size_t text_that_fits(const char *text, int columns);
 
 /* In at most 6 characters: 99999, 1234k, 17.3M, 2.50G. */
 void scale_number(char text[SCALED], double number);
@@ -61,10 +68,12 @@ void table_free(struct table *table);
 
 /* ---- JSON ---- */
 
-/* Text in quotes, with what JSON wants escaped; what printable_size() refuses otherwise becomes '?'. */
+/* Text in quotes, with what JSON wants escaped; what vb_printable_size() refuses otherwise becomes '?'. */
 void json_text(FILE *out, const char *text);
 /* The row's fields, "name":value with commas between; without braces. */
 void json_fields(FILE *out, const struct row *row);
+/* The same with braces. */
+void json_object(FILE *out, const struct row *row);
 /* "name":[{...},...] */
 void json_table(FILE *out, const char *name, const struct table *table);
 

@@ -20,22 +20,34 @@
 #include "recorder.h"
 #include "timeline/timeline.h"
 
-enum { STEP_MS = 5, BACKLOG = 256 };
+enum { STEP_MS = 5, BACKLOG = 256, MOST_NAMES = 1000 };
 
 static volatile sig_atomic_t arrived[NSIG]; /* signals for the program */
+static volatile pid_t program;              /* 0: it has ended */
+static sigset_t blocked;                    /* by whoever started this command */
 
-static void note(int number) { arrived[number] = 1; }
+/* Who is in another namespace of pids, but not of networks, may have this one's pid, and so its name. */
+static bool bind_any(int fd, char name[64])
+{
+	struct sockaddr_un un = { .sun_family = AF_UNIX };
+
+	for (unsigned i = 0; i < MOST_NAMES; i++) {
+		snprintf(name, 64, i ? "verbatim/capture/%d.%u" : "verbatim/capture/%d", (int)getpid(), i);
+		memcpy(un.sun_path + 1, name, strlen(name));
+		size_t len = offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name);
+		if (bind(fd, (struct sockaddr *)&un, (socklen_t)len) == 0)
+			return true;
+		if (errno != EADDRINUSE)
+			break;
+	}
+	return false;
+}
 
 static int listen_as(char name[64])
 {
-	struct sockaddr_un un = { .sun_family = AF_UNIX };
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	socklen_t len;
 
-	snprintf(name, 64, "verbatim/capture/%d", (int)getpid());
-	memcpy(un.sun_path + 1, name, strlen(name));
-	len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
-	if (fd >= 0 && bind(fd, (struct sockaddr *)&un, len) == 0 && listen(fd, BACKLOG) == 0)
+	if (fd >= 0 && bind_any(fd, name) && listen(fd, BACKLOG) == 0)
 		return fd;
 	complain("cannot listen for the program: %s", strerror(errno));
 	return -1;
@@ -46,7 +58,7 @@ static void take_callers(struct recorder *r, int listener)
 	struct ucred who;
 	socklen_t bytes = sizeof(who);
 	const char *why;
-	char name[PROCESS_NAME];
+	struct process p = { .slot = 0 };
 	int fd;
 
 	while ((fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
@@ -54,54 +66,81 @@ static void take_callers(struct recorder *r, int listener)
 			close(fd);
 			continue;
 		}
-		process_name(who.pid, name);
-		if (!recorder_add(r, fd, who.pid, name, &why))
-			complain("%s[%d] is not captured: %s", name, (int)who.pid, why);
+		p.pid = who.pid;
+		process_name(p.pid, p.name);
+		if (!recorder_add(r, fd, &p, &why))
+			complain("%s[%d] is not captured: %s", p.name, (int)p.pid, why);
 	}
 }
 
-/* The status of a program that has ended, as a shell gives it; -1: it has not. */
+/*
+ * The status of a program that has ended, as a shell gives it; -1: it has not. Once it has been waited for,
+ * its number may be another's.
+ */
 static int status_of(pid_t child)
 {
+	siginfo_t end = { .si_pid = 0 };
 	int status;
 
-	if (waitpid(child, &status, WNOHANG) != child)
+	if (waitid(P_PID, (id_t)child, &end, WEXITED | WNOHANG | WNOWAIT) != 0 || end.si_pid != child)
+		return -1;
+	program = 0;
+	if (waitpid(child, &status, 0) != child)
 		return -1;
 	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
+
+static void pass_on(int number);
 
 /* Signals that a terminal sends to both reach the program without this one. */
 static const struct {
 	int number;
 	void (*handler)(int);
 } handled[] = {
-	{ SIGUSR1, note }, { SIGUSR2, note }, { SIGHUP, note }, { SIGTERM, note }, /* which may end it: last */
+	/* what may end it comes last */
+	{ SIGUSR1, pass_on }, { SIGUSR2, pass_on }, { SIGHUP, pass_on }, { SIGTERM, pass_on },
 	{ SIGINT, SIG_IGN }, { SIGQUIT, SIG_IGN }, { SIGPIPE, SIG_IGN },
 };
 enum { HANDLED = sizeof(handled) / sizeof(handled[0]) };
 
+/*
+ * At once, though a part of the capture may be being written, to a pipe that nobody reads. Of signals that
+ * have come together, which are handled one after the other, the last passes all on.
+ */
+static void pass_on(int number)
+{
+	int err = errno;
+	sigset_t more;
+
+	arrived[number] = 1;
+	sigpending(&more);
+	for (unsigned i = 0; i < HANDLED; i++)
+		if (handled[i].handler == pass_on && sigismember(&more, handled[i].number) &&
+		    !sigismember(&blocked, handled[i].number))
+			return;
+	for (unsigned i = 0; i < HANDLED; i++) {
+		if (arrived[handled[i].number] && program)
+			kill(program, handled[i].number);
+		arrived[handled[i].number] = 0;
+	}
+	errno = err;
+}
+
 static void handle_signals(struct sigaction before[HANDLED])
 {
-	for (unsigned i = 0; i < HANDLED; i++)
-		sigaction(handled[i].number, &(struct sigaction){ .sa_handler = handled[i].handler },
-			  &before[i]);
+	struct sigaction action = { .sa_flags = SA_RESTART };
+
+	sigfillset(&action.sa_mask);
+	for (unsigned i = 0; i < HANDLED; i++) {
+		action.sa_handler = handled[i].handler;
+		sigaction(handled[i].number, &action, &before[i]);
+	}
 }
 
 static void restore_signals(const struct sigaction before[HANDLED])
 {
 	for (unsigned i = 0; i < HANDLED; i++)
 		sigaction(handled[i].number, &before[i], NULL);
-}
-
-/* Noted again while it is passed on, a signal is passed on again. */
-static void pass_signals_on(pid_t child)
-{
-	for (unsigned i = 0; i < HANDLED; i++) {
-		if (!arrived[handled[i].number])
-			continue;
-		arrived[handled[i].number] = 0;
-		kill(child, handled[i].number);
-	}
 }
 
 /*
@@ -111,16 +150,17 @@ static void pass_signals_on(pid_t child)
 static pid_t start(char **argv, int (*become)(char **argv))
 {
 	struct sigaction before[HANDLED];
-	sigset_t all, mask;
+	sigset_t all;
 	pid_t child;
 
 	sigfillset(&all);
-	sigprocmask(SIG_BLOCK, &all, &mask);
+	sigprocmask(SIG_BLOCK, &all, &blocked);
 	handle_signals(before);
 	child = fork();
+	program = child > 0 ? child : 0;
 	if (child == 0)
 		restore_signals(before);
-	sigprocmask(SIG_SETMASK, &mask, NULL);
+	sigprocmask(SIG_SETMASK, &blocked, NULL);
 	if (child == 0)
 		_exit(become(argv));
 	return child;
@@ -133,27 +173,31 @@ static int watch_over(struct recorder *r, pid_t child, int listener)
 	while ((status = status_of(child)) < 0) {
 		take_callers(r, listener);
 		recorder_step(r, listener, STEP_MS);
-		pass_signals_on(child);
 	}
 	take_callers(r, listener);
 	recorder_step(r, -1, 0);
 	return status;
 }
 
-/* The program's exit status; EXIT_OURS after a message. */
-static int record_run(const struct recorder_options *options, char **argv, int (*become)(char **argv))
+/* Gives the program's exit status, or EXIT_OURS after a message. False after one: it was not started. */
+static bool record_run(const struct recorder_options *options, char **argv, int (*become)(char **argv),
+		       int *status)
 {
 	char name[64];
-	int listener = listen_as(name), status;
+	int listener = listen_as(name);
 	struct recorder *r = listener >= 0 ? recorder_open(options) : NULL;
 
-	if (!r || setenv(VB_CAPTURE_VARIABLE, name, 1))
-		return EXIT_OURS;
-	pid_t child = start(argv, become);
-	if (child < 0)
-		return complain("cannot start a process: %s", strerror(errno));
-	status = watch_over(r, child, listener);
-	return recorder_close(r, true) ? EXIT_OURS : status;
+	if (!r)
+		return false;
+	pid_t child = setenv(VB_CAPTURE_VARIABLE, name, 1) ? -1 : start(argv, become);
+	if (child < 0) {
+		complain("cannot start a process: %s", strerror(errno));
+		return false;
+	}
+	*status = watch_over(r, child, listener);
+	if (recorder_close(r, true))
+		*status = EXIT_OURS;
+	return true;
 }
 
 /* ---- what becomes of it ---- */
@@ -176,13 +220,15 @@ static bool find_place(struct recorder_options *options, bool is_read, char path
 	FILE *unnamed = is_read ? tmpfile() : NULL; /* closed when this process ends */
 
 	if (is_read && !unnamed) {
-		complain("no room for the capture: %s", strerror(errno));
+		complain("no place in " P_tmpdir " for the capture (--capture=FILE: another one): %s",
+			 strerror(errno));
 		return false;
 	}
 	if (is_read)
 		fcntl(fileno(unnamed), F_SETFD, FD_CLOEXEC);
 	snprintf(path, 64, is_read ? "/proc/self/fd/%d" : "/dev/null", is_read ? fileno(unnamed) : 0);
 	options->path = path;
+	options->named = is_read ? "the capture in " P_tmpdir " (--capture=FILE: elsewhere)" : "the capture";
 	return true;
 }
 
@@ -225,17 +271,18 @@ int run_captured(const struct captured_run *run, char **argv, int (*become)(char
 	struct latency latency = { .count = 0 };
 	char path[64];
 	bool good = true;
+	int status;
 
 	options.latency = run->wants_latency ? &latency : NULL;
-	if (!prepare(run, &options, path))
+	if (!prepare(run, &options, path) || !record_run(&options, argv, become, &status))
 		return EXIT_OURS;
-	int status = record_run(&options, argv, become);
 	if (run->wants_latency)
 		latency_print(&latency, stderr);
 	if (run->picture)
 		good &= latency_draw(&latency, run->picture);
 	if (run->page)
-		good &= timeline_make(run->page, (char *const[]){ (char *)(uintptr_t)options.path }, 1) == 0;
+		good &= timeline_make_of(run->page, options.path,
+					 options.named ? options.named : options.path) == 0;
 	latency_free(&latency);
 	return good ? status : EXIT_OURS;
 }

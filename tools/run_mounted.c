@@ -78,7 +78,9 @@ static bool makes_own_calls(int fd)
 bool needs_mounts(const char *program)
 {
 	char path[PATH_MAX];
-	int fd = search_path(program, path) ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+	/* no pipe, which would be waited for */
+	bool is_file = search_path(program, path) && is_executable(path);
+	int fd = is_file ? open(path, O_RDONLY | O_CLOEXEC) : -1;
 	bool needs = fd >= 0 && makes_own_calls(fd);
 
 	if (fd >= 0)

@@ -19,18 +19,43 @@ static const struct {
 	{ VB_RECORD_CM_ID, "ids" },
 };
 
+/* Describing a record looks for others in the same process. */
+static bool next_record(const struct process *p, size_t *at, enum vb_record_kind kind,
+			uint8_t copy[VB_RECORD_MAX])
+{
+	const void *record = process_next(p, at, kind);
+
+	if (record)
+		memcpy(copy, record, VB_RECORD_MAX);
+	return record;
+}
+
 static void fill(struct table *table, const struct process *p, enum vb_record_kind kind,
 		 const struct processes *all)
 {
-	struct process alone = *p; /* describing one record looks for others in the same process */
-	const void *record;
-	_Alignas(8) uint8_t copy[VB_RECORD_MAX];
-	size_t at = 0;
+	_Alignas(8) uint8_t record[VB_RECORD_MAX];
 
-	while ((record = process_next(&alone, &at, kind))) {
-		memcpy(copy, record, sizeof(copy));
-		describe_record(table_row(table), kind, copy, all);
+	for (size_t at = 0; next_record(p, &at, kind, record);)
+		describe_record(table_row(table), kind, record, all);
+}
+
+/* One by one: there may be a million. */
+static void show_json_array(const char *name, const struct process *p, enum vb_record_kind kind,
+			    const struct processes *all)
+{
+	_Alignas(8) uint8_t record[VB_RECORD_MAX];
+	unsigned n = 0;
+
+	printf(",\"%s\":[", name);
+	for (size_t at = 0; next_record(p, &at, kind, record);) {
+		struct row row = { .count = 0 };
+		describe_record(&row, kind, record, all);
+		if (n++)
+			fputc(',', stdout);
+		json_object(stdout, &row);
+		row_free(&row);
 	}
+	fputc(']', stdout);
 }
 
 static void show_json(const struct look *look, const struct process *p, const struct processes *all)
@@ -38,19 +63,12 @@ static void show_json(const struct look *look, const struct process *p, const st
 	struct row row = { .count = 0 };
 
 	describe_process(&row, p);
-	fputs("{\"process\":{", stdout);
-	json_fields(stdout, &row);
+	fputs("{\"process\":", stdout);
+	json_object(stdout, &row);
 	row_free(&row);
-	fputc('}', stdout);
-	for (size_t i = 0; i < VB_ARRAY_LEN(kinds); i++) {
-		struct table table = { .rows = NULL };
-		if (look->kinds && !(look->kinds & 1u << kinds[i].kind))
-			continue;
-		fill(&table, p, kinds[i].kind, all);
-		fputc(',', stdout);
-		json_table(stdout, kinds[i].name, &table);
-		table_free(&table);
-	}
+	for (size_t i = 0; i < VB_ARRAY_LEN(kinds); i++)
+		if (!look->kinds || (look->kinds & 1u << kinds[i].kind))
+			show_json_array(kinds[i].name, p, kinds[i].kind, all);
 	fputc('}', stdout);
 }
 

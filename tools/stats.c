@@ -8,7 +8,9 @@
 #include "describe.h"
 #include "look.h"
 
-static struct table last; /* what was shown before, for rates */
+/* What was shown before, for rates; each row with its process's slot, as some processes have no pid here. */
+static struct table last;
+static uint32_t *last_slots;
 
 /* Of a process that did not answer it tells nothing. */
 static bool has_answered(const struct row *row)
@@ -19,10 +21,10 @@ static bool has_answered(const struct row *row)
 	return true;
 }
 
-static const struct row *find(const char *pid)
+static const struct row *find(const char *pid, uint32_t slot)
 {
 	for (unsigned i = 0; i < last.count; i++)
-		if (strcmp(last.rows[i].fields[0].text, pid) == 0)
+		if (last_slots[i] == slot && strcmp(last.rows[i].fields[0].text, pid) == 0)
 			return has_answered(&last.rows[i]) ? &last.rows[i] : NULL;
 	return NULL;
 }
@@ -45,10 +47,17 @@ static void set(struct field *f, double rate)
 		scale_number(f->brief, rate);
 }
 
-/* Counts become rates; those that have gone down become 0. */
-static void make_rates(struct row *row, double since_s)
+static void forget_last(void)
 {
-	const struct row *before = find(row->fields[0].text);
+	table_free(&last);
+	free(last_slots);
+	last_slots = NULL;
+}
+
+/* Counts become rates; those that have gone down become 0. */
+static void make_rates(struct row *row, uint32_t slot, double since_s)
+{
+	const struct row *before = find(row->fields[0].text, slot);
 
 	for (unsigned i = 0; i < row->count; i++) {
 		struct field *f = &row->fields[i];
@@ -63,14 +72,18 @@ static void make_rates(struct row *row, double since_s)
 static void show(const struct look *look, const struct processes *all, double since_s)
 {
 	struct table now = { .rows = NULL }, shown = { .rows = NULL };
+	uint32_t *slots = calloc(all->count + 1, sizeof(*slots));
 
+	if (!slots)
+		exit(complain("out of memory"));
 	for (unsigned i = 0; i < all->count; i++) {
 		if (!look_wants(look, &all->list[i]))
 			continue;
+		slots[now.count] = all->list[i].slot;
 		describe_counters(table_row(&now), &all->list[i]);
 		describe_counters(table_row(&shown), &all->list[i]);
 		if (since_s > 0)
-			make_rates(&shown.rows[shown.count - 1], since_s);
+			make_rates(&shown.rows[shown.count - 1], all->list[i].slot, since_s);
 	}
 	if (look->json) {
 		printf("{\"per_second\":%s,", since_s > 0 ? "true" : "false");
@@ -84,8 +97,9 @@ static void show(const struct look *look, const struct processes *all, double si
 			puts("no process here uses verbatim");
 	}
 	table_free(&shown);
-	table_free(&last);
+	forget_last();
 	last = now;
+	last_slots = slots;
 }
 
 int command_stats(int argc, char **argv)
@@ -95,6 +109,6 @@ int command_stats(int argc, char **argv)
 
 	if (!status)
 		status = look_run(&look, 1u << VB_RECORD_PORT | 1u << VB_RECORD_CQ, show);
-	table_free(&last);
+	forget_last();
 	return status;
 }

@@ -7,6 +7,7 @@
  */
 #include <fcntl.h>
 #include <getopt.h>
+#include <locale.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <string.h>
@@ -229,6 +230,7 @@ int main(int argc, char **argv)
 {
 	int status;
 
+	setlocale(LC_CTYPE, "C.UTF-8"); /* of names in tables, whatever the user's is */
 	occupy_streams();
 	heed_children();
 	status = run(argc, argv);

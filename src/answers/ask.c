@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "answers/ask.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -15,7 +14,9 @@
 
 #include "base/base.h"
 #include "base/clock.h"
+#include "base/utf8.h"
 #include "base/waits.h"
+#include "host/net/holder.h"
 
 enum { MAX_SLOTS = 4096 };
 
@@ -25,13 +26,6 @@ static uint64_t now_ms(void)
 }
 
 /* ---- finding ---- */
-
-void process_clean_name(char *name)
-{
-	for (; *name; name++)
-		if (iscntrl((unsigned char)*name))
-			*name = '?';
-}
 
 /* What /proc shows of a process, whether it answers or not. */
 static void read_proc(struct process *p)
@@ -49,7 +43,7 @@ static void read_proc(struct process *p)
 	char *begin = strchr(text, '('), *end = strrchr(text, ')');
 	if (begin && end && end > begin && end[1] == ' ') {
 		snprintf(p->name, sizeof(p->name), "%.*s", (int)(end - begin - 1), begin + 1);
-		process_clean_name(p->name);
+		vb_clean_text(p->name);
 		p->run_state = end[2];
 	}
 	fclose(f);
@@ -72,6 +66,29 @@ static const char *why_silent(const struct process *p)
 	return "no answer in time";
 }
 
+static void take_owner(struct process *p, pid_t pid, uid_t uid)
+{
+	p->pid = pid;
+	p->uid = uid;
+	read_proc(p);
+	p->is_foreign = p->uid != geteuid() && geteuid();
+	if (p->is_foreign)
+		strcpy(p->trouble, "another user's process");
+}
+
+/* So many have asked it, and it has answered none of them, that it takes no more. */
+static bool describe_crowded(struct process *p, const char *name)
+{
+	pid_t pid;
+	uid_t uid;
+
+	vb_holder_of_name(name, &pid, &uid);
+	take_owner(p, pid, uid);
+	if (!p->is_foreign)
+		strcpy(p->trouble, why_silent(p));
+	return true;
+}
+
 /* False: the process has ended, or *is_short: there is no socket for it. */
 static bool connect_to(struct process *p, bool *is_short)
 {
@@ -83,18 +100,11 @@ static bool connect_to(struct process *p, bool *is_short)
 	p->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	*is_short |= p->fd < 0;
 	if (p->fd < 0 || connect(p->fd, (struct sockaddr *)&un,
-				 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len)) < 0) {
-		snprintf(p->trouble, sizeof(p->trouble), "cannot be asked: %s", strerror(errno));
-		return errno == EAGAIN;
-	}
+				 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len)) < 0)
+		return errno == EAGAIN && describe_crowded(p, un.sun_path + 1);
 	if (getsockopt(p->fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) < 0)
 		return false;
-	p->pid = peer.pid;
-	p->uid = peer.uid;
-	read_proc(p);
-	p->is_foreign = p->uid != geteuid() && geteuid();
-	if (p->is_foreign)
-		strcpy(p->trouble, "another user's process");
+	take_owner(p, peer.pid, peer.uid);
 	return true;
 }
 
@@ -231,7 +241,7 @@ static int make_place(struct process *p)
 	return p->memfd < 0 || ftruncate(p->memfd, 0) || lseek(p->memfd, 0, SEEK_SET) ? -errno : 0;
 }
 
-static void ask(struct process *p, uint32_t kinds)
+static void ask(struct process *p, uint32_t kinds, bool *is_short)
 {
 	struct vb_question q = { .magic = VB_INSPECTION_MAGIC, .what = VB_ASK_STATE, .kinds = kinds };
 	int err = 0;
@@ -247,6 +257,7 @@ static void ask(struct process *p, uint32_t kinds)
 	p->waits = !err;
 	if (!err)
 		return;
+	*is_short |= err == -EMFILE || err == -ENFILE || err == -ENOMEM;
 	snprintf(p->trouble, sizeof(p->trouble), "cannot be asked: %s", strerror(-err));
 	close_fd(&p->fd);
 }
@@ -331,7 +342,7 @@ void processes_ask(struct processes *all, uint32_t kinds, unsigned timeout_ms)
 	}
 	for (unsigned i = 0; i < all->count; i++)
 		if (all->list[i].fd >= 0)
-			ask(&all->list[i], kinds);
+			ask(&all->list[i], kinds, &all->is_short);
 	while (count_waiting(all, polls) && (now = now_ms()) < end &&
 	       vb_poll(polls, all->count, (int)(end - now)) >= 0)
 		for (unsigned i = 0; i < all->count; i++)

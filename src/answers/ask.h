@@ -19,7 +19,7 @@ struct process {
 	uint32_t slot;
 	pid_t pid;             /* 0: in another pid namespace */
 	uid_t uid;
-	char name[64];         /* of its program, without control characters; "?" if unknown */
+	char name[64];         /* of its program, as vb_clean_text has it; "?" if unknown */
 	char run_state;        /* as in /proc/PID/stat; '?' */
 	bool is_foreign;       /* another user's, who alone (and root) may ask it */
 	char trouble[96];      /* why it has not answered, or not fully; empty: it has */
@@ -46,9 +46,6 @@ void processes_refresh(struct processes *processes);
 /* Asks for records of these kinds (bit n: kind n). */
 void processes_ask(struct processes *processes, uint32_t kinds, unsigned timeout_ms);
 void processes_free(struct processes *processes);
-
-/* Control characters, which would play tricks with a terminal, become '?'. */
-void process_clean_name(char *name);
 
 /* Sends a question with a descriptor; 0 or a negative errno. */
 int process_question(const struct process *p, const struct vb_question *q, int fd);

@@ -103,6 +103,9 @@ if [[ -e $libdir/libibverbs.so.1 ]]; then
 	check run__not_executable 126 "$(status "$verbatim" run "$work/plain")"
 	check run__not_executable_message "verbatim: '$work/plain': Permission denied" "$(cat "$work/err")"
 	check run__folder 126 "$(status "$verbatim" run "$work")"
+	mkfifo "$work/pipe"
+	chmod 755 "$work/pipe"
+	check run__pipe 126 "$(status timeout 60 "$verbatim" run "$work/pipe")"
 
 	cp "$(type -P true)" "$work/raised"
 	if [[ $(id -u) == 0 ]] && chown 65534 "$work/raised" && chmod 4755 "$work/raised"; then
@@ -139,6 +142,7 @@ touch "$work/usr/share/verbatim/man/man3/ibv_post_send.3"
 check man__installed "-M $work/usr/share/verbatim/man rping" "$(asked_man "$work/usr/bin/verbatim" rping)"
 check man__without_pages 125 "$(status "$work/alone/verbatim" man rping)"
 check man__is_not_there 127 "$(PATH=/nowhere status "$verbatim" man rping)"
+check man__is_not_there_and_nobody_listens 127 "$(PATH=/nowhere "$verbatim" man rping 2>&-; echo $?)"
 
 echo "1..$count"
 exit $failed

@@ -14,6 +14,7 @@ import errno
 import functools
 import os
 import re
+import resource
 import select
 import shutil
 import signal
@@ -802,6 +803,37 @@ def two_at_once():
 
 
 @case
+def processes_of_another_pid_namespace():
+    """They have no pid there: each is captured all the same."""
+    inside = ["unshare", "--pid", "--fork", "--mount-proc"]
+    if not shutil.which("unshare") or subprocess.run([*inside, "true"], check=False).returncode:
+        return "no namespace of pids can be made here"
+    with pinging():
+        path = log("namespace.pcapng")
+        words = [*inside, VERBATIM, "capture", "--packets=100", path]
+        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=LIMIT_S)
+        expect((done.returncode, Capture(path).interfaces), (0, ["?[0]"] * 2), done.stderr)
+    return None
+
+
+@case
+def run__with_the_pid_of_another():
+    """In two namespaces of pids, and one network."""
+    inside = ["unshare", "--pid", "--fork", "--mount-proc"]
+    if not shutil.which("unshare") or subprocess.run([*inside, "true"], check=False).returncode:
+        return "no namespace of pids can be made here"
+    first, second = ([*inside, VERBATIM, "run", f"--capture={log(name)}"] for name in ("first", "second"))
+    with subprocess.Popen([*first, "cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as waits:
+        waits.stdin.write(b"x\n")
+        waits.stdin.flush()
+        expect(waits.stdout.readline(), b"x\n", "it runs")
+        done = subprocess.run([*second, "ibv_devinfo"], capture_output=True, check=False, timeout=LIMIT_S)
+        expect((done.returncode, done.stderr), (0, b""), "the second one")
+    expect(len(Capture(log("second")).interfaces), 1, "processes")
+    return None
+
+
+@case
 def captured_process_dies():
     with pinging() as (server, client):
         path = log("died.pcapng")
@@ -826,6 +858,57 @@ def interrupt_writes_the_rest():
         capture = Capture(path).judge()
         expect((tool.returncode, f"{len(capture.packets)} packets" in said), (0, True), said)
         expect(set(capture.statistics), set(capture.interfaces), "statistics of each interface")
+
+
+def is_writing(pid):
+    """And waits for whoever reads."""
+    with open(f"/proc/{pid}/wchan", encoding="ascii", errors="replace") as wait:
+        return "pipe_write" in wait.read()
+
+
+@case
+def interrupt_meets_a_slow_reader():
+    """What was being written comes as a whole."""
+    if not os.access("/proc/self/wchan", os.R_OK) or harness.missing_programs("ib_write_bw"):
+        return "no ib_write_bw, or nothing tells what a process waits for"
+    path = log("slow.pcapng")
+    with writing(18595):
+        words = [VERBATIM, "capture", "--buffer=1", "-"]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as tool:
+            wait_for(lambda: is_writing(tool.pid), "a pipe that is full")
+            tool.send_signal(signal.SIGINT)
+            time.sleep(0.3)  # the signal comes before there is room
+            with open(path, "wb") as file:
+                shutil.copyfileobj(tool.stdout, file)
+            said = tool.stderr.read().decode()
+        expect(tool.returncode, 0, said)
+        expect(f"{len(Capture(path).packets)} packets" in said, True, said)
+    return None
+
+
+@case
+def run__signals_while_the_capture_is_read_slowly():
+    """The program gets them, and the capture is whole."""
+    if not os.access("/proc/self/wchan", os.R_OK) or harness.missing_programs("ib_write_bw"):
+        return "no ib_write_bw, or nothing tells what a process waits for"
+    path, pipe = log("slow_run.pcapng"), log("slow_run.pipe")
+    traffic = "ib_write_bw -F -d vb_lo -x 0 -p 18596 -D 600"
+    script = f"trap 'echo one' USR1; trap 'kill $!; exit 7' TERM; {traffic} 127.0.0.1 >/dev/null & "
+    script += "while :; do wait; sleep 0.1; done"
+    os.mkfifo(pipe)
+    with running(traffic):
+        words = [VERBATIM, "run", f"--capture={pipe}", "--buffer=1", "sh", "-c", script]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as tool, open(pipe, "rb") as capture:
+            wait_for(lambda: is_writing(tool.pid), "a pipe that is full")
+            tool.send_signal(signal.SIGUSR1)
+            told = select.select([tool.stdout], [], [], LIMIT_S)[0]
+            tool.terminate()
+            with open(path, "wb") as file:
+                shutil.copyfileobj(capture, file)
+            expect((bool(told), tool.stdout.readline()), (True, "one\n"), "the program's own way")
+        expect(tool.returncode, 7, "exit status")
+        expect(len(Capture(path).packets) > 0, True, "packets")
+    return None
 
 
 @case
@@ -1067,6 +1150,24 @@ def rping_pair(port):
 
 
 @case
+def run__in_a_machines_first_seconds():
+    """When the clock shows less than a recorder waits for the slowest, records are in the order of time, too."""
+    path, ran = log("young.pcapng"), ["unshare", "--time", "--fork", "--monotonic"]
+    age = f"-{int(time.clock_gettime(time.CLOCK_MONOTONIC))}"
+    if subprocess.run([*ran, age, "true"], capture_output=True, check=False).returncode:
+        return "no clock can be set back here"
+    script = rping_pair(7478).replace("-C 5", "-C 500")
+    words = [*ran, age, VERBATIM, "run", f"--capture={path}", "sh", "-c", script]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=LIMIT_S)
+    expect(done.returncode, 0, done.stderr)
+    capture = Capture(path)
+    for records in capture.packets, capture.events:
+        times = [record.time for record in records]
+        expect((len(times) > 2000, times == sorted(times)), (True, True), "many records, in order")
+    return None
+
+
+@case
 def run__signals_that_come_together():
     script = "trap 'echo one' USR1; trap 'echo two' USR2; trap 'exit 7' TERM; echo up; while :; do sleep 0.1; done"
     words = [VERBATIM, "run", f"--capture={log('signals.pcapng')}", "sh", "-c", script]
@@ -1117,6 +1218,22 @@ def run__all_of_many_that_come_and_go():
     words = [f"--capture={path}", "--buffer=1", sys.executable, "-c", CHILDREN, str(many)]
     done = subprocess.run(
         [VERBATIM, "run", *words], capture_output=True, text=True, check=False, timeout=4 * LIMIT_S
+    )
+    expect((done.returncode, done.stderr), (0, ""), "exit status and complaints")
+    expect(len(Capture(path).interfaces) >= many, True, "processes")
+
+
+@case
+def run__more_that_come_and_go_than_descriptors():
+    path, many = log("more.pcapng"), 80
+    words = [f"--capture={path}", "--buffer=1", sys.executable, "-c", CHILDREN, str(many)]
+    done = subprocess.run(
+        [VERBATIM, "run", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=4 * LIMIT_S,
+        preexec_fn=functools.partial(resource.setrlimit, resource.RLIMIT_NOFILE, (32, 32)),
     )
     expect((done.returncode, done.stderr), (0, ""), "exit status and complaints")
     expect(len(Capture(path).interfaces) >= many, True, "processes")
@@ -1245,6 +1362,36 @@ def run__timeline():
     expect(held_by(page).startswith(b"\x0a\x0d\x0d\x0a"), True, "its page")
 
 
+@case
+def run__what_cannot_be_captured_does_not_run():
+    """And nothing is told of it but that."""
+    page, started = log("nothing.html"), log("nothing_started")
+    done = run("--capture=/nonexistent/x", f"--timeline={page}", "--latency", "touch", started)
+    wanted = "verbatim: /nonexistent/x: No such file or directory\n"
+    expect((done.returncode, done.stderr, os.path.exists(started)), (125, wanted, False), "what is told")
+
+
+@case
+def run__timeline_without_room():
+    """Who lacks room for a capture without a name is told where that is."""
+    page = log("room.html")
+    mount = 'mount -n -t tmpfs -o size=64k tmpfs /tmp && exec "$@"'
+    words = ["unshare", "--mount", "sh", "-c", mount, "sh", VERBATIM, "run"]
+    if subprocess.run([*words[:-2], "true"], capture_output=True, check=False).returncode:
+        return "nothing can be mounted here"
+    done = subprocess.run(
+        [*words, f"--timeline={page}", "sh", "-c", RPING_PAIR.replace("-C 5", "-C 200")],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LIMIT_S,
+    )
+    told = "the capture in /tmp (--capture=FILE: elsewhere): it could not be written"
+    found = done.returncode, told in done.stderr, "/proc/" in done.stderr
+    expect(found, (125, True, False), f"where there is no room: {done.stderr}")
+    return None
+
+
 ROW = re.compile(r"^  ([A-Z_]+) +([\d-]+) +(\d+)((?: +[\d.]+ [a-z]?s){8})", re.MULTILINE)
 UNITS = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}
 
@@ -1281,6 +1428,18 @@ def run__latency():
 
 
 @case
+def run__latency_of_any_name():
+    """The picture has it as it is."""
+    program, picture = log("mü<&>\"']"), log("name.svg")
+    shutil.copy(shutil.which("ibv_rc_pingpong"), program)
+    with running("ibv_rc_pingpong -d vb_lo -g 0 -p 18597 -n 5"):
+        done = run(f"--latency={picture}", program, *"-d vb_lo -g 0 -p 18597 -n 5 127.0.0.1".split())
+    expect(done.returncode, 0, done.stderr)
+    names = xml.etree.ElementTree.parse(picture).getroot().itertext()
+    expect([text for text in names if "mü<&>\"'][" in text] != [], True, "the name in the picture")
+
+
+@case
 def run__latency_tells_what_was_lost():
     if harness.missing_programs("ib_write_bw"):
         return "ib_write_bw is not installed"
@@ -1305,6 +1464,7 @@ def run__latency_tells_what_was_lost():
         tool.terminate()
         said = tool.communicate(timeout=LIMIT_S)[1]
         expect(re.search(r"  [1-9]\d* packets or events were lost", said) is not None, True, said)
+        expect("/dev/null" in said, False, f"a file that the user does not know: {said}")
         expect([key[0] for key in rows_of(said)], ["WRITE"], said)
     return None
 

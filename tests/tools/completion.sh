@@ -9,6 +9,8 @@ install -m 755 /dev/null "$work/only-this-program"
 PATH=$(dirname "$(realpath "$2")"):$PATH:$work
 source "$1"
 
+_verbatim_pids() { echo 4711; }
+
 count=0 failed=0
 # offers NAME EXPECTED WORD...: the last word is the one that is completed
 offers() {
@@ -49,6 +51,10 @@ offers capture_direction "both" capture --direction = bo
 offers capture_value_after_a_space "write" capture --opcode wr
 offers program_behind_check "only-this-program" run --check only-this
 offers program_behind_a_setting "only-this-program" run --check = fatal only-this
+offers pids "4711" top 4
+offers top_delay "" top --delay = ""
+offers top_delay_by_its_letter "" top -d ""
+offers top_iterations "" top --iterations ""
 offers help_of_a_command "stats" --help st
 offers lab_commands "exec" lab ex
 offers lab_program "only-this-program" lab exec h1 only-this

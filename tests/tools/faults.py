@@ -384,6 +384,20 @@ def mistake__run_says_it():
     return "" if done.returncode == 125 and "column 10: no such fault" in done.stderr else f"{done}"
 
 
+def mistake__is_marked():
+    """Where a terminal shows it, whatever the alphabet."""
+    marked = {
+        "drop 1% für ever": (9, "        ^^^"),
+        "seed=1; # für\ndrop\t日本\t1%": (6, "    \t^^^^"),
+        "drop 1% # 日本\n; ü droop": (3, "  ^"),
+    }
+    for text, (column, marks) in marked.items():
+        said, _, below = verbatim("faults", text).stderr.splitlines()
+        if f"column {column}:" not in said or below != f"  {marks}":
+            return f"{text!r}: {said!r}, {below!r}"
+    return ""
+
+
 def mistake__library_says_it_and_nothing_runs():
     done = verbatim("run", "ibv_devices", VERBATIM_FAULTS="drop 1%; droop")
     said = done.stderr.count("VERBATIM_FAULTS: at character 10 ('droop'): no such fault") == 1
@@ -439,9 +453,16 @@ def words__each_call_meets_faults():
     return f"{missed}" if missed or len(calls) < 50 else ""
 
 
+def words__without_an_expression():
+    done = verbatim("faults", "--words", "drop 1%")
+    return "" if (done.returncode, done.stdout) == (125, "") else f"{done}"
+
+
 OTHERS = [
     words__each_call_meets_faults,
+    words__without_an_expression,
     mistake__run_says_it,
+    mistake__is_marked,
     mistake__library_says_it_and_nothing_runs,
     mistake__file_that_is_not_there,
     mistake__device_that_is_not_there,

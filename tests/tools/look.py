@@ -7,10 +7,12 @@ usage: look.py BUILD_DIR [PATTERN]
 """
 import array
 import contextlib
+import functools
 import json
 import os
 import pathlib
 import re
+import resource
 import signal
 import socket
 import struct
@@ -18,6 +20,7 @@ import subprocess
 import sys
 import threading
 import time
+import unicodedata
 
 import paths  # noqa: F401
 import harness
@@ -335,43 +338,165 @@ def output_that_cannot_be_written():
         expect((done.returncode, "could not be written" in done.stderr), (1, True), f"{words}: {done.stderr}")
 
 
-# Opens a device under a name that would play tricks with lines and terminals.
-ODD_NAME = """
-import ctypes, time
-ctypes.CDLL(None).prctl(15, b"a\\n\\x1b[2J b)", 0, 0, 0)
+# Opens devices, the first one if none is named, under a name in hexadecimal.
+NAMED = """
+import ctypes, sys, time
+ctypes.CDLL(None).prctl(15, bytes.fromhex(sys.argv[1]), 0, 0, 0)
 verbs = ctypes.CDLL("libibverbs.so.1")
 verbs.ibv_get_device_list.restype = ctypes.POINTER(ctypes.c_void_p)
+verbs.ibv_get_device_name.argtypes = [ctypes.c_void_p]
+verbs.ibv_get_device_name.restype = ctypes.c_char_p
 verbs.ibv_open_device.argtypes = [ctypes.c_void_p]
 verbs.ibv_open_device.restype = ctypes.c_void_p
-print(bool(verbs.ibv_open_device(verbs.ibv_get_device_list(None)[0])), flush=True)
+count = ctypes.c_int()
+found = verbs.ibv_get_device_list(ctypes.byref(count))
+devices = {verbs.ibv_get_device_name(d).decode(): d for d in found[: count.value]}
+opened = [verbs.ibv_open_device(devices[name]) for name in sys.argv[2:] or list(devices)[:1]]
+print(all(opened), flush=True)
+time.sleep(1000)
+"""
+
+
+@contextlib.contextmanager
+def named(name, *devices):
+    words = [VERBATIM, "run", sys.executable, "-c", NAMED, name.hex(), *devices]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as program:
+        try:
+            expect(program.stdout.readline(), "True\n", "it has a device")
+            yield program.pid
+        finally:
+            program.kill()
+
+
+# Names that would play tricks with lines, terminals and those who expect UTF-8, and what is shown of them.
+ODD_NAMES = {
+    b"a\n\x1b[2J b)": "a??[2J b)",
+    b"\xc2\x9b31mred\tb": "??31mred?b",
+    b"\xff\x9b31m": "??31m",
+    "日本日本日本".encode(): "日本日本日本"[:5],  # the kernel keeps 15 bytes
+    "münchen".encode(): "münchen",
+}
+
+
+@case
+def ps__odd_names():
+    for name, wanted in ODD_NAMES.items():
+        with named(name) as pid:
+            row = processes()[pid]
+            expect((row["name"], row["run_state"] != "?"), (wanted, True), "name, and state behind it")
+            expect(verbatim("show").splitlines()[0], f"{pid} {wanted}", "what a terminal gets")
+
+
+def columns_of(text):
+    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+
+
+@case
+def ps__columns_of_other_alphabets():
+    """Whatever the locale is."""
+    with named("münchen".encode()), named("日本".encode()), named(b"plain"):
+        for locale in "C", "C.UTF-8":
+            shown_to = os.environ | {"LC_ALL": locale}
+            done = subprocess.run([VERBATIM, "ps"], capture_output=True, check=True, env=shown_to)
+            heading, *lines = done.stdout.decode().splitlines()
+            ends = {columns_of(line[: re.match(r" *\d+ +\S+ +\S+ +\d+", line).end()]) for line in lines}
+            expect((len(lines), ends), (3, {heading.index("SLOT") + 4}), f"where slots end ({locale})")
+
+
+@case
+def ps__devices_whose_names_begin_alike():
+    made = "ip link add eth1 type veth peer name eth10 && for i in 1 10; do " + \
+        "ip addr add 10.77.$i.1/24 dev eth$i && ip link set eth$i up; done"
+    if os.environ[harness.ISOLATED_BY] not in ("root", "user") or subprocess.run(
+        ["sh", "-c", made], check=False
+    ).returncode:
+        return "no interfaces can be added here"
+    try:
+        with named(b"both", "vb_eth10", "vb_eth1") as pid:
+            expect(processes()[pid]["devices"].split(","), ["vb_eth10", "vb_eth1"], "devices")
+    finally:
+        subprocess.run(["ip", "link", "del", "eth1"], check=True)
+    return None
+
+
+# Registers the same bytes so many times.
+REGIONS = """
+import ctypes, sys, time
+verbs, pointer = ctypes.CDLL("libibverbs.so.1"), ctypes.c_void_p
+for call, *arguments in (
+    ("get_device_list", pointer),
+    ("open_device", pointer),
+    ("alloc_pd", pointer),
+    ("reg_mr", pointer, pointer, ctypes.c_size_t, ctypes.c_int),
+):
+    getattr(verbs, "ibv_" + call).argtypes, getattr(verbs, "ibv_" + call).restype = arguments, pointer
+devices = ctypes.cast(verbs.ibv_get_device_list(None), ctypes.POINTER(pointer))
+pd = verbs.ibv_alloc_pd(verbs.ibv_open_device(devices[0]))
+page = ctypes.create_string_buffer(4096)
+print(all(verbs.ibv_reg_mr(pd, ctypes.addressof(page), 4096, 1) for _ in range(int(sys.argv[1]))), flush=True)
 time.sleep(1000)
 """
 
 
 @case
-def ps__odd_names():
-    words = [VERBATIM, "run", sys.executable, "-c", ODD_NAME]
+def show__very_many_regions():
+    """In as much memory as a small machine has."""
+    many, enough = 30000, 96 << 20
+    words = [VERBATIM, "run", sys.executable, "-c", REGIONS, str(many)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as program:
         try:
-            expect(program.stdout.readline(), "True\n", "it has a device")
-            row = processes()[program.pid]
-            expect((row["name"], row["run_state"] != "?"), ("a??[2J b)", True), "name, and state behind it")
-            expect(verbatim("show").splitlines()[0], f"{program.pid} a??[2J b)", "what a terminal gets")
+            expect(program.stdout.readline(), "True\n", "it has regions")
+            for format in [], ["--json"]:
+                done = subprocess.run(
+                    [VERBATIM, "show", *format, "--timeout=20", "mrs"],
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                    timeout=LIMIT_S,
+                    preexec_fn=functools.partial(resource.setrlimit, resource.RLIMIT_AS, (enough, enough)),
+                )
+                expect((done.returncode, done.stderr), (0, ""), f"exit status and complaints {format}")
+                expect(len(re.findall(r"0x\w{8}\b.*?region", done.stdout)) >= many, True, "regions")
         finally:
             program.kill()
 
 
 @case
+def stats__of_another_pid_namespace():
+    """Processes have no pid there, and each one's rates are of what it has counted itself."""
+    inside = ["unshare", "--pid", "--fork", "--mount-proc"]
+    if subprocess.run([*inside, "true"], check=False).returncode:
+        return "no namespace of pids can be made here"
+    with contextlib.ExitStack() as idle, running("rping -s -P -a 127.0.0.1 -p 7475") as (server,):
+        client = [VERBATIM, "run", *"rping -c -a 127.0.0.1 -p 7475 -C 300".split()]
+        subprocess.run(client, check=True, timeout=LIMIT_S)
+        expect(looked("stats", str(server))[0]["requests"] > 0, True, "requests")
+        while next(iter(processes())) == server:
+            idle.enter_context(named(b"idle"))  # until one of them is in front of it
+        words = [*inside, VERBATIM, "stats", "--json", "--watch=0.2"]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as watch:
+            lines = [json.loads(watch.stdout.readline())["processes"] for _ in range(2)]
+            watch.terminate()
+        expect({(row["pid"], row["requests"]) for row in lines[1]}, {(0, 0)}, "rates where nothing happens")
+    return None
+
+
+@case
 def ps__without_descriptors():
+    """For sockets, or for what the answers are written to: all are shown, or it says why not."""
     with pinging():
-        done = subprocess.run(
-            ["sh", "-c", f"ulimit -n 4; exec {VERBATIM} ps"],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=LIMIT_S,
-        )
-        expect((done.returncode, "ulimit -n" in done.stderr), (125, True), f"{done.stdout}{done.stderr}")
+        for limit in range(4, 12):
+            done = subprocess.run(
+                ["sh", "-c", f"ulimit -n {limit}; exec {VERBATIM} ps"],
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=LIMIT_S,
+            )
+            found = done.returncode, "ulimit -n" in done.stderr, "TROUBLE" in done.stdout
+            wanted = (125, True, False) if done.returncode else (0, False, False)
+            expect(found, wanted, f"{limit} descriptors: {done.stdout}{done.stderr}")
+            expect(done.returncode, 125 if limit == 4 else 0 if limit == 11 else done.returncode, f"{limit}")
 
 
 @case
@@ -412,6 +537,27 @@ def ps__stopped_process():
             (row["name"], "stopped" in row["trouble"]), ("rping", True), f"what is known ({row['trouble']})"
         )
         expect(processes()[server]["trouble"], "", "the other one")
+        expect("stopped" in verbatim("show", str(client), status=1), True, "told")
+        os.kill(client, signal.SIGCONT)
+        wait_for(lambda: processes()[client]["trouble"] == "", "it answers again")
+
+
+@case
+def ps__stopped_process_that_many_have_asked():
+    """More than its socket takes: it is known all the same."""
+    with pinging() as (_, client):
+        slot = processes()[client]["slot"]
+        os.kill(client, signal.SIGSTOP)
+        wait_for(lambda: processes()[client]["run_state"] == "T", "it stands")
+        for _ in range(100000):
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK) as asking:
+                if asking.connect_ex(f"\0verbatim/visit/{slot}"):
+                    break
+        else:
+            raise Failure("it takes any number")
+        row = processes()[client]
+        expect((row["name"], row["run_state"], row["slot"]), ("rping", "T", slot), "what is known")
+        expect("stopped" in row["trouble"], True, row["trouble"])
         expect("stopped" in verbatim("show", str(client), status=1), True, "told")
         os.kill(client, signal.SIGCONT)
         wait_for(lambda: processes()[client]["trouble"] == "", "it answers again")

@@ -262,8 +262,7 @@ class Scene:
         body = struct.pack("<III", index, time >> 32, time & 0xFFFFFFFF) + rest
         self.records.append((time, len(self.records), block(kind, body)))
 
-    def told(self, name):
-        """What the page says of all requests."""
+    def page(self, name):
         path = log(name + ".pcapng")
         with open(path, "wb") as file:
             file.write(section())
@@ -272,7 +271,11 @@ class Scene:
                 options += timeline.option(9, b"\x09") + timeline.option(0, b"")
                 file.write(block(INTERFACE, struct.pack("<HHI", 101, 0, 0) + options))
             file.writelines(data for _, _, data in sorted(self.records))
-        return stories(timeline.page_of(name, path))
+        return timeline.page_of(name, path)
+
+    def told(self, name):
+        """What the page says of all requests."""
+        return stories(self.page(name))
 
 
 # ---- situations ----
@@ -695,6 +698,59 @@ def names_that_read_like_a_fate():
     found = s.told("names")
     check(found, 7, r"took 7 µs\.$")
     expect([one["bad"] for one in found], [False], "trouble")
+
+
+@case
+def names_that_begin_with_a_mark_of_byte_order():
+    """It is a part of the name, which packets' comments have, too."""
+    s = Scene("through shared memory", names=("\ufeffp0", "p1"))
+    s.a.post(0, 7)
+    s.a.sends(1, 0, arrives=30)
+    s.b.answers(31, 0, arrives=32)
+    s.a.complete(33, 7)
+    check(s.told("byte_order"), 7, "Most of it, 29 µs, it lay in shared memory")
+
+
+# Of each event: what it is called.
+LABELS = """
+(formats, bytes) => {
+	const capture = new Capture(bytes, new Formats(formats)),
+		events = capture.records.filter(r => r.kind === "event");
+	return JSON.stringify([...events.map(e => eventLabel(capture, e)), ...capture.processes.map(p => p.name)]);
+}
+"""
+
+
+@case
+def texts_that_xml_has_not():
+    """Pictures are XML."""
+    s = Scene(names=("a\x01b", "p1"))
+    s.a.say(0, "one\0two\x1b[2J\ttab \x9b \ufffe <&>")
+    said = stories(s.page("xml"), LABELS)
+    wanted = ["one\ufffdtwo\ufffd[2J\ttab \ufffd \ufffd <&>", "a\ufffdb[1]", "p1[2]"]
+    expect(said, wanted, "what is shown")
+
+
+# A request of so many packets, each of them held back.
+HELD = """
+(formats, bytes) => {
+	const capture = new Capture(bytes, new Formats(formats)),
+		story = new Story(capture),
+		row = { arrow: { from: { record: { fault: { flags: FAULT.LATE, held: 3000 } } } } };
+	capture.hasFaults = true;
+	return JSON.stringify([
+		story.held({ packets: new Array(300000).fill(row), again: [], copies: [], connection: { side: () => 0, arrows: [] } }),
+	]);
+}
+"""
+
+
+@case
+def request_of_many_packets_that_are_held_back():
+    s = Scene()
+    s.a.post(0, 7)
+    (said,) = stories(s.page("many_held"), HELD)
+    expect(said, "A packet of it was held back for 3 µs on purpose (VERBATIM_FAULTS).", "the sentence")
 
 
 # ---- captures of others, and pieces ----

@@ -7,7 +7,7 @@
 
 #include "../command.h"
 #include "../row.h"
-#include "../utf8.h"
+#include "base/utf8.h"
 #include "report.h"
 
 enum {
@@ -20,7 +20,7 @@ enum {
 void lab_print_clean(FILE *out, const char *bytes, size_t size)
 {
 	for (size_t at = 0, n; at < size; at += n ? n : 1) {
-		n = printable_size(bytes + at, size - at);
+		n = vb_printable_size(bytes + at, size - at);
 		if (n)
 			fwrite(bytes + at, 1, n, out);
 		else

@@ -93,7 +93,7 @@ class Capture {
 		this.records = [];
 		this.packets = 0;
 		this.dropped = 0;
-		this.text = new TextDecoder();
+		this.decoder = new TextDecoder("utf-8", { ignoreBOM: true }); /* names may begin with one */
 		this.addresses = new Map();
 		this.readBlocks();
 		this.sort();
@@ -127,14 +127,21 @@ class Capture {
 		}
 	}
 
+	/* What processes say, without the zeros behind it, and as XML can have it: pictures are XML. */
+	text(from, to) {
+		return this.decoder
+			.decode(this.bytes.subarray(from, to))
+			.replace(/\0+$/, "")
+			.replace(/[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff]/g, "\ufffd");
+	}
+
 	/* An option's value as text (comment, name) or number; undefined if it is not there. */
 	options(at, end, wanted, isText) {
 		while (at + 4 <= end) {
 			const code = this.u16(at),
 				length = this.u16(at + 2);
 			if (at + 4 + length > end) break;
-			if (code === wanted && isText)
-				return this.text.decode(this.bytes.subarray(at + 4, at + 4 + length));
+			if (code === wanted && isText) return this.text(at + 4, at + 4 + length);
 			if (code === wanted)
 				return length === 8
 					? this.u64(at + 4)
@@ -304,7 +311,7 @@ class Capture {
 			address: this.u64(e + 32),
 			rkey: this.u32(e + 40),
 			queue: this.u32(e + 44),
-			text: this.text.decode(this.bytes.subarray(e + 48, end)).replace(/\0+$/, ""),
+			text: this.text(e + 48, end),
 		});
 	}
 

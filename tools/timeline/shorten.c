@@ -147,7 +147,7 @@ static bool take_block(struct shortened *to, struct block *b)
 
 /* ---- a file ---- */
 
-static bool take_blocks(struct shortened *to, FILE *in, const char *path)
+static bool take_blocks(struct shortened *to, FILE *in, const char *name)
 {
 	static uint8_t body[MAX_BLOCK];
 	struct block b = { .body = body };
@@ -162,29 +162,29 @@ static bool take_blocks(struct shortened *to, FILE *in, const char *path)
 		is_first = false;
 		if (to->used > MAX_BYTES) {
 			complain("%s: it is too long for a page: capture less (--packets, --qp, --seconds)",
-				 path);
+				 name);
 			return false;
 		}
 	}
 	if (ferror(in))
-		complain("%s: %s", path, strerror(errno));
+		complain("%s: %s", name, strerror(errno));
 	else if (found == FOUND_NONSENSE || is_first)
-		complain("%s is not a capture of verbatim's", path);
+		complain("%s is not a capture of verbatim's", name);
 	else if (found == FOUND_PIECE)
-		complain("%s: its end is missing", path);
+		complain("%s: its end is missing", name);
 	return !ferror(in) && found != FOUND_NONSENSE && !is_first;
 }
 
-bool shorten_file(struct shortened *to, const char *path)
+bool shorten_file(struct shortened *to, const char *path, const char *name)
 {
 	FILE *in = fopen(path, "rbe");
 	bool good;
 
 	if (!in) {
-		complain("%s: %s", path, strerror(errno));
+		complain("%s: %s", name, strerror(errno));
 		return false;
 	}
-	good = take_blocks(to, in, path);
+	good = take_blocks(to, in, name);
 	fclose(in);
 	return good;
 }

@@ -17,9 +17,9 @@ struct shortened {
 };
 
 /*
- * Appends a file's blocks; false after a message. What a capture that was killed left of its last block is
- * left out, and said.
+ * Appends a file's blocks; false after a message, which has the name. What a capture that was killed left of
+ * its last block is left out, and said.
  */
-bool shorten_file(struct shortened *to, const char *path);
+bool shorten_file(struct shortened *to, const char *path, const char *name);
 
 #endif

@@ -237,7 +237,8 @@ class Story {
 
 	/* What a fault held back of it, or of its answers. */
 	held(request) {
-		const longest = arrows => Math.max(0, ...arrows.flatMap(faultsOf).map(fault => fault.held));
+		const longest = arrows =>
+			arrows.flatMap(faultsOf).reduce((most, fault) => Math.max(most, fault.held), 0);
 		if (!this.capture.hasFaults) return "";
 		const sent = [...request.packets, ...request.again, ...request.copies],
 			there = longest(sent.map(row => row.arrow)),

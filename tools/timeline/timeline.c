@@ -45,16 +45,29 @@ static bool write_page(const char *path, const struct shortened *s)
 	return !failed;
 }
 
+/* Of what was read well, or not. */
+static int finish(const char *page, struct shortened *s, bool good)
+{
+	good = good && write_page(page, s);
+	free(s->bytes);
+	return good ? 0 : EXIT_OURS;
+}
+
 int timeline_make(const char *page, char *const *captures, int count)
 {
 	struct shortened s = { .bytes = NULL };
 	bool good = timeline_may_write(page);
 
 	for (int i = 0; good && i < count; i++)
-		good = shorten_file(&s, captures[i]);
-	good = good && write_page(page, &s);
-	free(s.bytes);
-	return good ? 0 : EXIT_OURS;
+		good = shorten_file(&s, captures[i], captures[i]);
+	return finish(page, &s, good);
+}
+
+int timeline_make_of(const char *page, const char *capture, const char *name)
+{
+	struct shortened s = { .bytes = NULL };
+
+	return finish(page, &s, timeline_may_write(page) && shorten_file(&s, capture, name));
 }
 
 static bool take_option(void *context, const char *name, const char *value) { return false; }

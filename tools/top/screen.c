@@ -68,7 +68,7 @@ static void put_line(int y, const char *text, int look)
 	move(y, 0);
 	clrtoeol();
 	attrset(look);
-	addnstr(text, COLS);
+	addnstr(text, (int)text_that_fits(text, COLS));
 	if (look & A_REVERSE)
 		for (int x = getcurx(stdscr); getcury(stdscr) == y && x < COLS; x++)
 			addch(' ');

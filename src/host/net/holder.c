@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/cancel.h"
+#include "base/utf8.h"
 #include "host/host.h"
 
 /* Linux's, where the C library's headers lack them. */
@@ -207,6 +208,31 @@ static uid_t user_of(unsigned long inode)
 
 /* ---- both ---- */
 
+/* 0: nobody listens. */
+static unsigned long listener_of(const char *name)
+{
+	enum { LISTENS = 0x10000 };
+	FILE *table = fopen("/proc/self/net/unix", "re");
+	char line[512], path[110];
+	unsigned long inode, found = 0;
+	unsigned flags;
+	while (table && !found && fgets(line, sizeof(line), table))
+		if (sscanf(line, "%*s %*s %*s %x %*s %*s %lu @%109s", &flags, &inode, path) == 3 &&
+		    (flags & LISTENS) && strcmp(path, name) == 0)
+			found = inode;
+	if (table)
+		fclose(table);
+	return found;
+}
+
+void vb_holder_of_name(const char *name, pid_t *pid, uid_t *uid)
+{
+	VB_UNCANCELLED;
+	unsigned long inode = listener_of(name);
+	*pid = inode ? find_process(&inode, 1) : 0;
+	*uid = inode ? user_of(inode) : (uid_t)-1;
+}
+
 void vb_owner_of_sockets(const unsigned long *inodes, unsigned count, uid_t user, char text[VB_OWNER_TEXT])
 {
 	VB_UNCANCELLED;
@@ -224,6 +250,7 @@ void vb_owner_of_sockets(const unsigned long *inodes, unsigned count, uid_t user
 			sscanf(ids, "%*u %u", &user);
 		if (vb_file_field(path, "Name:", name, sizeof(name)))
 			strcpy(name, "?");
+		vb_clean_text(name);
 		snprintf(text, VB_OWNER_TEXT, "process %d (%s) of user %u", (int)pid, name, (unsigned)user);
 		return;
 	}

@@ -34,6 +34,12 @@ unsigned vb_holders_of_slots(unsigned version, unsigned long *inodes, unsigned c
 void vb_holders_of_links(unsigned version, uint64_t *slots, unsigned count);
 
 /*
+ * Who listens under a name of an abstract socket. 0 and (uid_t)-1: this process may not see it, or nobody
+ * does.
+ */
+void vb_holder_of_name(const char *name, pid_t *pid, uid_t *uid);
+
+/*
  * Describes the process that has most of some sockets: "process 17 (ibdaemon) of user 1000". user: that of
  * the first socket, or (uid_t)-1 to find it out.
  */

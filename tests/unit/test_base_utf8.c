@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* tools/utf8.c: which bytes are characters that may be printed. */
+/* base/utf8.c: which bytes are characters that may be printed, and what becomes of others. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/base.h"
-#include "utf8.h"
+#include "base/utf8.h"
 
 #define TEXT(bytes) bytes, sizeof(bytes) - 1
 
@@ -21,8 +21,8 @@ struct sample {
 static void check(const struct sample *samples, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		if (printable_size(samples[i].bytes, samples[i].left) != samples[i].size)
-			fail_msg("sample %zu: %zu", i, printable_size(samples[i].bytes, samples[i].left));
+		if (vb_printable_size(samples[i].bytes, samples[i].left) != samples[i].size)
+			fail_msg("sample %zu: %zu", i, vb_printable_size(samples[i].bytes, samples[i].left));
 }
 
 static void characters__of_each_size(void **state)
@@ -76,12 +76,35 @@ static void refused__what_ends_lines_or_controls(void **state)
 	check(samples, VB_ARRAY_LEN(samples));
 }
 
+static void cleaned__what_plays_tricks(void **state)
+{
+	static const struct {
+		const char *text, *clean;
+	} samples[] = {
+		{ "", "" },
+		{ "m\xc3\xbcnchen", "m\xc3\xbcnchen" },
+		{ "a\tb\n\x1b[2J", "a?b??[2J" },
+		{ "\xc2\x9b\x33\x31mred", "??31mred" }, /* U+9B begins a terminal's commands */
+		{ "\x9b\xff", "??" },
+		{ "\xe6\x97\xa5\xe6\x9c", "\xe6\x97\xa5??" }, /* cut off */
+		{ "\xe2\x80\xa8", "???" },
+	};
+
+	for (size_t i = 0; i < VB_ARRAY_LEN(samples); i++) {
+		char text[32];
+		strcpy(text, samples[i].text);
+		vb_clean_text(text);
+		assert_string_equal(text, samples[i].clean);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(characters__of_each_size),
 		cmocka_unit_test(refused__what_is_no_character),
 		cmocka_unit_test(refused__what_ends_lines_or_controls),
+		cmocka_unit_test(cleaned__what_plays_tricks),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "utf8.h"
+#include "base/utf8.h"
+
+#include <string.h>
 
 #include "base/base.h"
 
@@ -22,7 +24,7 @@ static bool is_printable(unsigned code)
 	return true;
 }
 
-size_t printable_size(const char *bytes, size_t left)
+size_t vb_printable_size(const char *bytes, size_t left)
 {
 	/* by size, from 1: the first byte's fixed bits, and the least code that needs so many bytes */
 	static const struct {
@@ -43,4 +45,14 @@ size_t printable_size(const char *bytes, size_t left)
 		return code >= kinds[size - 1].least && is_printable(code) ? size : 0;
 	}
 	return 0;
+}
+
+void vb_clean_text(char *text)
+{
+	for (size_t n, left = strlen(text); left; text += n, left -= n) {
+		n = *text == '\t' ? 0 : vb_printable_size(text, left);
+		if (!n)
+			*text = '?';
+		n = n ? n : 1;
+	}
 }
