@@ -1,10 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
 """What bench.py makes of runs: rounds, ratios, goals, runs that fail, figures in outputs, charts. Nothing is
-measured; TAP."""
+measured; TAP.
+
+usage: bench_test.py [FOLDER_OF_PROGRAMS]
+"""
 import pathlib
+import socket
+import struct
+import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from xml.dom import minidom
 
@@ -17,6 +24,9 @@ import svg
 import tools
 import unmodified
 from experiment import Experiment, Failed, NotMeasured, Row, at_least, at_most, line, measure, show
+
+PROGRAMS = pathlib.Path(sys.argv.pop(1)) if len(sys.argv) > 1 else None
+LIMIT_S = 300
 
 PERFTEST_LATENCY = """
  #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   99% percentile[usec]
@@ -81,6 +91,10 @@ class Rounds(unittest.TestCase):
         found = compare((1, 2, 3), (NotMeasured("not installed"),), at_most(2))
         self.assertEqual((found["verbatim"], found["judged"], found["met"]), ([1, 2, 3], None, None))
         self.assertIn("not measured: not installed", line(found))
+
+    def test_a_peer_of_nothing_is_a_failure_of_its_round(self):
+        found = compare((1, 2, 3), (0.0, 1, 1), at_most(9))
+        self.assertEqual((found["ratios"], found["failed"].split(",")[0]), ([2, 3], "peer has 0"))
 
     def test_a_failure_is_kept_and_not_tried_again(self):
         found = compare((1, Failed("killed")), (10, 10, 10), at_most(2))
@@ -160,6 +174,13 @@ class Flows(unittest.TestCase):
 
     def test_figures_of_other_programs(self):
         self.assertEqual(lab.value("median_ns")(self.found()), 1e6)
+        self.assertRaises(Failed, lab.value("p99_ns"), self.found())
+
+    def test_what_is_no_figure_is_passed_over(self):
+        said = ["verbatim: VERBATIM_FOO is no setting", "flow_0_bytes_per_s 5", "rate nan", "", "h2 2 3"]
+        self.assertEqual(
+            lab.figures([{"type": "output", "text": text} for text in said]), {"flow_0_bytes_per_s": 5}
+        )
 
 
 class Counts(unittest.TestCase):
@@ -241,15 +262,45 @@ class Lines(unittest.TestCase):
         )
 
 
+@unittest.skipIf(PROGRAMS is None, "no folder of programs was given")
+class Programs(unittest.TestCase):
+    def test_a_child_that_fails_ends_its_parent(self):
+        command = [PROGRAMS / "wakeup", "-1", "1023"]  # the child's CPU does not exist
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn("a child failed\n", done.stderr)
+
+    def test_a_flow_that_gets_nothing_through_is_told_of(self):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = server.getsockname()[1]
+        command = [PROGRAMS / "flows", "receive", "reno", str(port), "1", "1", "1"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as receiver:
+            peer = connected(port, receiver)
+            peer.sendall(struct.pack("=II", 3, 0))
+            said = receiver.communicate(timeout=LIMIT_S)[0]
+            peer.close()
+        self.assertEqual(said, "flow_3_bytes_per_s 0\n")
+
+
+def connected(port, server):
+    """A connection to a server that may not listen yet."""
+    while server.poll() is None:
+        try:
+            return socket.create_connection(("127.0.0.1", port))
+        except ConnectionRefusedError:
+            time.sleep(0.01)
+    raise AssertionError("the server has ended")
+
+
 class Tap(unittest.TextTestResult):
     """One line for each test."""
 
     def startTestRun(self):
         self.number = 0
 
-    def told(self, verdict, test):
+    def told(self, verdict, test, remark=""):
         self.number += 1
-        print(f"{verdict} {self.number} - {test.id().split('.', 1)[1]}", flush=True)
+        print(f"{verdict} {self.number} - {test.id().split('.', 1)[1]}{remark}", flush=True)
 
     def addSuccess(self, test):
         super().addSuccess(test)
@@ -262,6 +313,10 @@ class Tap(unittest.TextTestResult):
     def addError(self, test, err):
         super().addError(test, err)
         self.told("not ok", test)
+
+    def addSkip(self, test, reason):
+        super().addSkip(test, reason)
+        self.told("ok", test, f" # SKIP {reason}")
 
     def stopTestRun(self):
         print(f"1..{self.number}")

@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import json
 import os
+import re
 import subprocess
 import tempfile
 
@@ -21,6 +22,7 @@ RING_BYTES, RING_ROUNDS = 8 << 20, 9
 SHORT = 4096
 KINDS = {"verbatim": "rdma", "TCP CUBIC": "cubic", "TCP BBR": "bbr"}
 PEERS = ("TCP CUBIC", "TCP BBR")
+FIGURE = re.compile(r"(\w+) (\d[\d.]*(?:e[+-]?\d+)?)")
 # Payload in a full packet, and what that takes of the link, all of Ethernet included.
 ROCE, TCP = (1024, 14 + 20 + 8 + 12 + 1024 + 4 + 24), (1448, 14 + 20 + 32 + 1448 + 24)
 
@@ -74,12 +76,9 @@ def trouble(said):
 
 
 def figures(said):
-    found = {}
-    for each in said:
-        name, _, value = each.get("text", "").partition(" ")
-        if each["type"] == "output" and value:
-            found[name] = float(value)
-    return found
+    """What programs say beside figures, such as a warning of the library's, is none."""
+    lines = (FIGURE.fullmatch(each["text"]) for each in said if each["type"] == "output")
+    return {line[1]: float(line[2]) for line in lines if line}
 
 
 @dataclasses.dataclass
@@ -108,7 +107,12 @@ class Found:
 
 
 def value(name):
-    return lambda found: found.values[name]
+    def read(found):
+        if name not in found.values:
+            raise Failed(f"no {name} in the output")
+        return found.values[name]
+
+    return read
 
 
 # ---- what is measured ----
