@@ -597,8 +597,16 @@ def log_directory(build, name):
     return path
 
 
+def obey_signals():
+    """TERM and HUP end this process as INT does, by an exception: so its programs end, too."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup(1) has it
+            signal.signal(number, lambda number, _: sys.exit(128 + number))
+
+
 def require_library(build):
-    """Ends the run as failed when there is nothing to test."""
+    """What a run begins with: it is ended as failed when there is nothing to test."""
+    obey_signals()
     for library in ("libibverbs.so.1", "librdmacm.so.1"):
         if not os.path.exists(os.path.join(build, "lib", library)):
             sys.exit(f"Bail out! {build}/lib/{library} is missing: build first")
