@@ -5,6 +5,7 @@ measured; TAP.
 
 usage: bench_test.py [FOLDER_OF_PROGRAMS]
 """
+import contextlib
 import pathlib
 import socket
 import struct
@@ -280,6 +281,35 @@ class Programs(unittest.TestCase):
             said = receiver.communicate(timeout=LIMIT_S)[0]
             peer.close()
         self.assertEqual(said, "flow_3_bytes_per_s 0\n")
+
+
+    def test_hellos_to_a_late_server_are_no_rounds(self):
+        hello, message = b"\x22" + bytes(7), bytes(8)
+        for options in ([], ["-w"]):
+            with udp_client() as (client, server):
+                command = [PROGRAMS / "udp_pingpong", *options, "-n", "1", "-p", str(server[1])]
+                with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+                    process.stdout.readline()  # "ready"
+                    for said in (hello, hello, hello, message):
+                        client.sendto(said, server)
+                        self.assertEqual(answer(client)[0], said[0], options)
+                self.assertEqual(process.returncode, 0)
+
+
+@contextlib.contextmanager
+def udp_client():
+    """A socket, and the address of its server: with -w, that answers to the port behind its own."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+        client.bind(("127.0.0.1", 0))
+        client.settimeout(LIMIT_S)
+        yield client, ("127.0.0.1", client.getsockname()[1] - 1)
+
+
+def answer(client):
+    """The next datagram that is no ACK."""
+    while (datagram := client.recv(100))[0] == 0x11:
+        pass
+    return datagram
 
 
 def connected(port, server):
