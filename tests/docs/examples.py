@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The programs in examples/ and of docs/tutorial.md: each is compiled against our headers and libraries and
 against rdma-core's, and run with what it was built for, through shared memory, over the wire, and under
-VERBATIM_CHECK, which finds nothing in them.
+VERBATIM_CHECK, which finds nothing in them. What goes wrong they name, and end with 1.
 
 usage: examples.py BUILD_DIR SOURCE_DIR [PATTERN...]
 """
@@ -73,6 +73,34 @@ def cases(name, program, work):
         )
     else:
         raise AssertionError(f"no case for examples/{name}.c")
+
+
+def failures(program, work):
+    """Of programs by their names: (what goes wrong, a case that fails as it should)."""
+    (pathlib.Path(work) / "empty").touch()
+    fails = f"VERBATIM_FAULTS='complete read REM_ACCESS_ERR #10' {program('kv')} {{port}} {{addr}}"
+    unknown = f"{program('ping')} {{port}} no.such.host.invalid"
+    yield "client_fails", Case(
+        "kv",
+        server=f"{program('kv')} {{port}}",
+        client=script(work, "kv", fails),
+        client_exit=1,
+        client_shows=("^read: remote access error$",),
+        server_exit=1,
+        server_shows=("^the client's goodbye: Work Request Flushed Error$",),
+    )
+    yield "unknown_host", Case(
+        "ping", client=unknown, client_exit=1, client_shows=("^rdma_getaddrinfo: .* name",)
+    )
+    yield "empty_file", Case(
+        "copy",
+        client=f"{program('copy')} {{port}} {work}/empty {{addr}}",
+        client_exit=1,
+        client_shows=("/empty: it is empty$",),
+    )
+    yield "no_number", Case(
+        "lock", client=f"{program('lock')} {{port}} x", client_exit=1, client_shows=("^CLIENTS: a number from",)
+    )
 
 
 def script(work, name, text):
@@ -147,6 +175,11 @@ def main():
                         if name == "copy" and outcome.status == "ok":
                             outcome = compared(work)
                         report.add(f"{title}__runs_{way}", outcome)
+        for what, case in failures(lambda name: f"{work}/{name}.{HEADERS[0]}", work):
+            title = f"{case.name}__{what}"
+            if os.path.exists(f"{work}/{case.name}.{HEADERS[0]}"):
+                case = dataclasses.replace(case, limit_s=LIMIT_S)
+                report.add(title, harness.run_case(str(build), case, endpoint, log_dir))
     return report.finish()
 
 
