@@ -142,7 +142,7 @@ def installed(sums, is_url):
         stands.put(
             "curl",
             'for word; do url=$word; done; while [ "$1" != -o ]; do shift; done; '
-            f'url=${{url%%\\?*}}; cp "{stands.path}/releases/${{url##*/}}" "$2" 2>/dev/null',
+            f'url=${{url%%\\?*}}; cp "{stands.path}/releases/${{url##*/}}" "$2" 2>/dev/null || exit 22',
         )
         archive = f"https://host.example/v1/{NAME}?key=a/b" if is_url else f"releases/{NAME}"
         done = stands.run("sh", INSTALL, archive, "to", TMPDIR=str(stands.path))
@@ -172,6 +172,32 @@ def release__that_is_not_there():
         done = stands.run("sh", INSTALL, "https://host.example/x.tar.gz", "to")
         expect(done.stderr, "install-release.sh: https://host.example/x.tar.gz cannot be downloaded\n")
         assert not (stands.path / "to").exists(), "it made the folder"
+
+
+@case
+def release__whose_sums_cannot_be_asked_for():
+    with Stands() as stands:
+        make_release(stands.path / "releases")
+        stands.put(
+            "curl",
+            'for word; do url=$word; done; [ "${url##*/}" != SHA256SUMS ] || { echo no route >&2; exit 7; }; '
+            f'while [ "$1" != -o ]; do shift; done; cp "{stands.path}/releases/{NAME}" "$2"',
+        )
+        done = stands.run("sh", INSTALL, f"https://host.example/{NAME}", "to", TMPDIR=str(stands.path))
+        expect((done.returncode, done.stderr.endswith("cannot be told: no route\n")), (1, True))
+        assert not (stands.path / "to").exists(), "it made the folder"
+
+
+# ---- continuous integration ----
+
+
+@case
+def workflows__give_each_job_a_time_limit():
+    for path in sorted((SOURCE / ".github" / "workflows").glob("*.yml")):
+        jobs = re.split(r"(?m)^  (\w+):$", path.read_text(encoding="utf-8").split("\njobs:\n")[1])[1:]
+        assert jobs, f"{path.name} has no jobs"
+        for name, text in zip(jobs[::2], jobs[1::2]):
+            assert re.search(r"(?m)^    timeout-minutes: \d+$", text), f"{path.name}: {name} may run for hours"
 
 
 def act(tag, archive=""):
