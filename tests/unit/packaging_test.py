@@ -248,6 +248,47 @@ def clean__removes_what_make_makes():
         assert name.replace("$(BUILD)", "b") in said.split(), f"{name} is left"
 
 
+# ---- paths and cmocka ----
+
+
+@case
+def prefix__may_have_spaces_and_be_relative():
+    for prefix, absolute in (("/opt/a  b", "/opt/a  b"), ("a b", f"{SOURCE}/a b")):
+        with Stands() as stands:
+            stands.put("meson", 'printf "<%s>" "$@"; echo')
+            stands.put("ninja", "")
+            said = stands.run("make", "-C", SOURCE, "install", "BUILD=b", f"PREFIX={prefix}", MAKEFLAGS="").stdout
+        assert f"<--prefix><{absolute}>" in said and f"<-Dprefix={absolute}>" in said, said
+
+
+@case
+def check__leaves_a_build_that_can_do_without_cmocka():
+    for has_cmocka, last in (("true", "-Dtests=true"), ("false", "-Dtests=false")):
+        with Stands() as stands:
+            stands.put("meson", f'echo "$@" >>{stands.path}/called')
+            stands.put("ninja", "exit 1")
+            stands.put("pkg-config", has_cmocka)
+            done = stands.run(SOURCE / "scripts" / "check.sh", "b", "quick")
+            called = (stands.path / "called").read_text(encoding="utf-8").splitlines()
+        expect((done.returncode, done.stdout), (1, "0 passed, 1 failed, 0 skipped\n"))
+        expect(called[-1], f"configure b {last}")
+
+
+@case
+def simulations__are_built_where_tests_were_not():
+    for has_cmocka in ("true", "false"):
+        with Stands() as stands:
+            stands.put("meson", 'echo "$@"')
+            stands.put("ninja", 'echo "$@"')
+            stands.put("pkg-config", has_cmocka)
+            for target in ("soak", "mix", "hammer"):
+                done = stands.run("make", "-s", "-C", SOURCE, target, "BUILD=b", "sims=", MAKEFLAGS="")
+                if has_cmocka == "true":
+                    assert "configure b -Dtests=true\n-C b -j" in done.stdout, done.stdout
+                else:
+                    expect((done.returncode, "need cmocka" in done.stderr), (2, True))
+
+
 # ---- make uninstall ----
 
 
