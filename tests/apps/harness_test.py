@@ -43,6 +43,7 @@ socket.create_connection(("127.0.0.1", int(sys.argv[1]))).sendall(b"x")
 print("over", flush=True)
 time.sleep(int(sys.argv[2]))
 """,
+    "a program": "#!/bin/sh\necho given $1\n",
     "end-with": "#!/bin/sh\necho before the end\nexit $1\n",
     # Listens, and starts a child whose process number goes into a file.
     "hang": """#!/usr/bin/python3
@@ -87,6 +88,7 @@ EXPECTED = [
         "",
     ),
     (Case("alone", client="end-with 0", client_shows=("^before",)), "ok", ""),
+    (Case("quoted", client="'{dir}/a program' 'a b'", client_shows=("^given a b$",)), "ok", ""),
     (Case("wanted_status", client="end-with 3", client_exit=3), "ok", ""),
     (
         Case("server_stays", server="hang {dir}/pid", client="end-with 0", clients=3, server_stays=True),

@@ -10,6 +10,7 @@ import dataclasses
 import os
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -30,6 +31,7 @@ LOCK = "{program} {port} {addr} 1 & a=$!; {program} {port} {addr} 2 & b=$!; {pro
 
 def cases(name, program, work):
     """Of one program; work: a folder for its files."""
+    program, files = shlex.quote(program), shlex.quote(str(work))
     pair = {"server": f"{program} {{port}}", "client": f"{program} {{port}} {{addr}}"}
     if name == "ping":
         yield Case(
@@ -43,8 +45,8 @@ def cases(name, program, work):
     elif name == "copy":
         yield Case(
             name,
-            server=f"{program} {{port}} {work}/copied",
-            client=f"{program} {{port}} {work}/original {{addr}}",
+            server=f"{program} {{port}} {files}/copied",
+            client=f"{program} {{port}} {files}/original {{addr}}",
             client_shows=("^sent 5000001 bytes$",),
             server_shows=("^received 5000001 bytes$",),
         )
@@ -94,7 +96,7 @@ def failures(program, work):
     )
     yield "empty_file", Case(
         "copy",
-        client=f"{program('copy')} {{port}} {work}/empty {{addr}}",
+        client=f"{program('copy')} {{port}} {shlex.quote(str(work))}/empty {{addr}}",
         client_exit=1,
         client_shows=("/empty: it is empty$",),
     )
@@ -105,8 +107,8 @@ def failures(program, work):
 
 def script(work, name, text):
     path = pathlib.Path(work) / f"{name}.sh"
-    path.write_text(text.replace("{port}", "$1").replace("{addr}", "$2") + "\n", encoding="ascii")
-    return f"sh {path} {{port}} {{addr}}"
+    path.write_text(text.replace("{port}", "$1").replace("{addr}", "$2") + "\n", encoding="utf-8")
+    return f"sh {shlex.quote(str(path))} {{port}} {{addr}}"
 
 
 def tutorial(source):
@@ -175,7 +177,7 @@ def main():
                         if name == "copy" and outcome.status == "ok":
                             outcome = compared(work)
                         report.add(f"{title}__runs_{way}", outcome)
-        for what, case in failures(lambda name: f"{work}/{name}.{HEADERS[0]}", work):
+        for what, case in failures(lambda name: shlex.quote(f"{work}/{name}.{HEADERS[0]}"), work):
             title = f"{case.name}__{what}"
             if os.path.exists(f"{work}/{case.name}.{HEADERS[0]}"):
                 case = dataclasses.replace(case, limit_s=LIMIT_S)
