@@ -214,6 +214,10 @@ class Charts(unittest.TestCase):
         self.assertEqual(len(drawn.getElementsByTagName("polyline")), 2)
         self.assertEqual(len(drawn.getElementsByTagName("circle")), 3)
 
+    def test_one_size_alone_is_drawn(self):
+        drawn = minidom.parseString(svg.chart("title", [("ours", True, [(8, 70.0)])], str, str))
+        self.assertEqual(len(drawn.getElementsByTagName("circle")), 1)
+
     def test_axes_hold_all_figures(self):
         for low, high in ((0.5, 3), (7, 7), (1, 1e6), (45, 180)):
             marks = svg.ticks(low, high)
