@@ -24,7 +24,7 @@ import patterns
 import svg
 import tools
 import unmodified
-from experiment import Experiment, Failed, NotMeasured, Row, at_least, at_most, line, measure, show
+from experiment import Experiment, Failed, NotMeasured, Outputs, Row, at_least, at_most, line, measure, show
 
 PROGRAMS = pathlib.Path(sys.argv.pop(1)) if len(sys.argv) > 1 else None
 LIMIT_S = 300
@@ -176,6 +176,15 @@ class Flows(unittest.TestCase):
     def test_figures_of_other_programs(self):
         self.assertEqual(lab.value("median_ns")(self.found()), 1e6)
         self.assertRaises(Failed, lab.value("p99_ns"), self.found())
+
+    def test_a_congestion_control_that_is_missing_is_not_measured(self):
+        reason = lab.reason_of("bbr", ["bbr: No such file or directory", "send-1: exit status 1"])
+        self.assertIsInstance(reason, NotMeasured)
+        self.assertIsInstance(lab.reason_of("bbr", ["bind: Address already in use"]), Failed)
+        outputs = Outputs({"TCP CUBIC": self.found(5), "TCP BBR": reason})
+        self.assertEqual(lab.best_of(lab.Found.rate, outputs), 5)
+        outputs = Outputs(dict.fromkeys(lab.PEERS, reason))
+        self.assertRaises(NotMeasured, lab.best_of, lab.Found.rate, outputs)
 
     def test_what_is_no_figure_is_passed_over(self):
         said = ["verbatim: VERBATIM_FOO is no setting", "flow_0_bytes_per_s 5", "rate nan", "", "h2 2 3"]
