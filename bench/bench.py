@@ -115,6 +115,8 @@ def main():
     run = Run(options)
     if run.about["load"] > report.BUSY:
         print(f"THIS MACHINE IS BUSY (load {run.about['load']:.1f}): its times mean little.")
+    if under := run.about["machine"]["settings"]:
+        print(f"MEASURED UNDER SETTINGS OF THE ENVIRONMENT: {report.show_settings(under)}")
     for part in options.parts:
         try:
             run.part(part)

@@ -6,6 +6,7 @@ measured; TAP.
 usage: bench_test.py [FOLDER_OF_PROGRAMS]
 """
 import contextlib
+import os
 import pathlib
 import socket
 import struct
@@ -14,6 +15,7 @@ import sys
 import tempfile
 import time
 import unittest
+import unittest.mock
 from xml.dom import minidom
 
 import paths  # noqa: F401
@@ -21,6 +23,7 @@ import instructions
 import lab
 import lines
 import patterns
+import report
 import svg
 import tools
 import unmodified
@@ -236,6 +239,23 @@ class Charts(unittest.TestCase):
     def test_names_do_not_overlap(self):
         places = svg.spread([100, 101, 102, 300])
         self.assertTrue(all(abs(a - b) >= svg.LABEL_STEP for i, a in enumerate(places) for b in places[:i]))
+
+
+class Reports(unittest.TestCase):
+    ABOUT = {
+        **dict.fromkeys(("processor", "virtualization", "kernel", "system", "commit"), "x"),
+        "processors": 2,
+        "memory_kib": 1 << 20,
+        "packages": {},
+    }
+
+    def test_settings_of_the_environment_are_told(self):
+        with unittest.mock.patch.dict(os.environ, {"VERBATIM_LOCAL": "off", "VERBATIM_TEST_RUN": "1"}):
+            self.assertEqual(report.settings()["VERBATIM_LOCAL"], "off")
+            self.assertNotIn("VERBATIM_TEST_RUN", report.settings())
+        told = report.describe({**self.ABOUT, "settings": {"VERBATIM_LOCAL": "off"}})
+        self.assertTrue(told.endswith("commit x; under VERBATIM_LOCAL=off"), told)
+        self.assertTrue(report.describe(self.ABOUT).endswith("commit x"))  # of an older file
 
 
 class Lines(unittest.TestCase):
