@@ -4,26 +4,33 @@
 BUILD  ?= build
 PREFIX ?= /usr/local
 JOBS   ?= $(shell nproc)
+# An absolute path, which may have spaces in it.
+prefix  = $(if $(filter /%,$(firstword $(PREFIX))),$(PREFIX),$(CURDIR)/$(PREFIX))
 VERSION = $(shell sed -n "s/^  version: '\(.*\)',/\1/p" meson.build)
 
 # Tests are built where cmocka is installed; `make check` insists on them.
 have_cmocka = $(shell pkg-config --exists cmocka 2>/dev/null && echo true || echo false)
 sanitized   = --suite unit --suite sim --suite fuzz --suite conformance
 
-.PHONY: all docs check check-all check-interop check-aarch64 check-programs soak mix hammer demo bench check-asan check-tsan install uninstall dist release check-install clean
+.PHONY: all with-tests docs check check-all check-interop check-aarch64 check-programs soak mix hammer demo bench check-asan check-tsan install uninstall dist release check-install clean
 
 all: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) -j $(JOBS)
 
 $(BUILD)/build.ninja:
-	@meson setup $(BUILD) --prefix $(abspath $(PREFIX)) -Dtests=$(have_cmocka)
+	@meson setup $(BUILD) --prefix "$(prefix)" -Dtests=$(have_cmocka)
+
+# For what runs tests by itself.
+with-tests: $(BUILD)/build.ninja
+	@$(have_cmocka) || { echo "The tests need cmocka (libcmocka-dev)." >&2; exit 1; }
+	@meson configure $(BUILD) -Dtests=true
 
 # check: what finds most faults, in minutes; SINCE=REV: of it what depends on what has changed since a
 # revision of git. check-all: everything. check-interop: with the kernel's rdma_rxe alone.
 SINCE ?=
 check check-all check-interop:
 	-@scripts/setup.sh tests $(filter long,$(tiers_of_$@))
-	@[ -e $(BUILD)/build.ninja ] || meson setup $(BUILD) --prefix $(abspath $(PREFIX))
+	@[ -e $(BUILD)/build.ninja ] || meson setup $(BUILD) --prefix "$(prefix)"
 	@scripts/check.sh $(BUILD) $(tiers_of_$@)
 tiers_of_check         = quick $(SINCE:%=--since %)
 tiers_of_check-all     = quick long
@@ -33,19 +40,19 @@ tiers_of_check-interop = long -- interop
 SEEDS ?= 20000
 FROM  ?= 1
 sims   = sim/sim_cm sim/sim_rc sim/sim_rs_stream sim/sim_rs_datagram sim/sim_unreliable fuzz/sim_rdmacm
-soak: $(BUILD)/build.ninja
+soak: with-tests
 	@ninja -C $(BUILD) -j $(JOBS) $(sims:%=tests/%)
 	@for sim in $(sims); do echo "# $$sim: $(SEEDS) seeds from $(FROM)"; $(BUILD)/tests/$$sim $(FROM) $(SEEDS) || exit 1; done
 
 # Random traffic of connections on every path, SEEDS seeds of each from FROM on.
-mix: $(BUILD)/build.ninja
+mix: with-tests
 	@ninja -C $(BUILD) -j $(JOBS) tests/conformance/rc/test_rc_mix
 	VERBATIM_TEST_SEED=$(FROM) VERBATIM_TEST_MIX=$(SEEDS) $(BUILD)/tests/conformance/rc/test_rc_mix
 
 # Registered memory under threads, system calls, forks and a peer: so many regions. `make check` does some
 # hundred.
 REGIONS ?= 1000000
-hammer: $(BUILD)/build.ninja
+hammer: with-tests
 	@ninja -C $(BUILD) -j $(JOBS) tests/conformance/rc/test_rc_hammer
 	VERBATIM_TEST_HAMMER=$(REGIONS) $(BUILD)/tests/conformance/rc/test_rc_hammer 'processes, mapped'
 
@@ -98,17 +105,17 @@ check-aarch64:
 
 # The prefix is written into the pkg-config files only, so setting it late is cheap.
 install: all
-	@meson configure $(BUILD) -Dprefix=$(abspath $(PREFIX)) -Dlibdir=lib
+	@meson configure $(BUILD) -Dprefix="$(prefix)" -Dlibdir=lib
 	@ninja -C $(BUILD) -j $(JOBS)
 	@meson install -C $(BUILD) --no-rebuild
 
-# DESTDIR may have spaces in it.
+# DESTDIR may have spaces in it, too.
 installed = bin/verbatim include/verbatim lib/verbatim \
 	$(addprefix lib/pkgconfig/,verbatim-ibverbs.pc verbatim-rdmacm.pc) \
 	$(addprefix share/,verbatim doc/verbatim bash-completion/completions/verbatim) \
 	$(addprefix share/,$(wildcard man/man[17]/verbatim*.[17]))
 uninstall:
-	@for path in $(installed); do rm -rf "$(DESTDIR)$(PREFIX)/$$path" || exit 1; done
+	@for path in $(installed); do rm -rf "$(DESTDIR)$(prefix)/$$path" || exit 1; done
 
 # The sources of a release: what is committed, as one archive.
 dist:

@@ -95,7 +95,7 @@ def parse():
     parser.add_argument("parts", nargs="*", metavar="part", choices=[[], *PARTS])
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument(
-        "--quick", action="store_true", help="one round, without emulated machines, loss and curves"
+        "--quick", action="store_true", help=f"one round; unless parts are named, of {', '.join(QUICK)}"
     )
     parser.add_argument(
         "--publish", action="store_true", help="copies figures.md and the plots to docs/bench"
@@ -115,6 +115,8 @@ def main():
     run = Run(options)
     if run.about["load"] > report.BUSY:
         print(f"THIS MACHINE IS BUSY (load {run.about['load']:.1f}): its times mean little.")
+    if under := run.about["machine"]["settings"]:
+        print(f"MEASURED UNDER SETTINGS OF THE ENVIRONMENT: {report.show_settings(under)}")
     for part in options.parts:
         try:
             run.part(part)

@@ -1,11 +1,21 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
 """What bench.py makes of runs: rounds, ratios, goals, runs that fail, figures in outputs, charts. Nothing is
-measured; TAP."""
+measured; TAP.
+
+usage: bench_test.py [FOLDER_OF_PROGRAMS]
+"""
+import contextlib
+import os
 import pathlib
+import socket
+import struct
+import subprocess
 import sys
 import tempfile
+import time
 import unittest
+import unittest.mock
 from xml.dom import minidom
 
 import paths  # noqa: F401
@@ -13,10 +23,14 @@ import instructions
 import lab
 import lines
 import patterns
+import report
 import svg
 import tools
 import unmodified
-from experiment import Experiment, Failed, NotMeasured, Row, at_least, at_most, line, measure, show
+from experiment import Experiment, Failed, NotMeasured, Outputs, Row, at_least, at_most, line, measure, show
+
+PROGRAMS = pathlib.Path(sys.argv.pop(1)) if len(sys.argv) > 1 else None
+LIMIT_S = 300
 
 PERFTEST_LATENCY = """
  #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   99% percentile[usec]
@@ -81,6 +95,10 @@ class Rounds(unittest.TestCase):
         found = compare((1, 2, 3), (NotMeasured("not installed"),), at_most(2))
         self.assertEqual((found["verbatim"], found["judged"], found["met"]), ([1, 2, 3], None, None))
         self.assertIn("not measured: not installed", line(found))
+
+    def test_a_peer_of_nothing_is_a_failure_of_its_round(self):
+        found = compare((1, 2, 3), (0.0, 1, 1), at_most(9))
+        self.assertEqual((found["ratios"], found["failed"].split(",")[0]), ([2, 3], "peer has 0"))
 
     def test_a_failure_is_kept_and_not_tried_again(self):
         found = compare((1, Failed("killed")), (10, 10, 10), at_most(2))
@@ -160,6 +178,22 @@ class Flows(unittest.TestCase):
 
     def test_figures_of_other_programs(self):
         self.assertEqual(lab.value("median_ns")(self.found()), 1e6)
+        self.assertRaises(Failed, lab.value("p99_ns"), self.found())
+
+    def test_a_congestion_control_that_is_missing_is_not_measured(self):
+        reason = lab.reason_of("bbr", ["bbr: No such file or directory", "send-1: exit status 1"])
+        self.assertIsInstance(reason, NotMeasured)
+        self.assertIsInstance(lab.reason_of("bbr", ["bind: Address already in use"]), Failed)
+        outputs = Outputs({"TCP CUBIC": self.found(5), "TCP BBR": reason})
+        self.assertEqual(lab.best_of(lab.Found.rate, outputs), 5)
+        outputs = Outputs(dict.fromkeys(lab.PEERS, reason))
+        self.assertRaises(NotMeasured, lab.best_of, lab.Found.rate, outputs)
+
+    def test_what_is_no_figure_is_passed_over(self):
+        said = ["verbatim: VERBATIM_FOO is no setting", "flow_0_bytes_per_s 5", "rate nan", "", "h2 2 3"]
+        self.assertEqual(
+            lab.figures([{"type": "output", "text": text} for text in said]), {"flow_0_bytes_per_s": 5}
+        )
 
 
 class Counts(unittest.TestCase):
@@ -192,6 +226,10 @@ class Charts(unittest.TestCase):
         self.assertEqual(len(drawn.getElementsByTagName("polyline")), 2)
         self.assertEqual(len(drawn.getElementsByTagName("circle")), 3)
 
+    def test_one_size_alone_is_drawn(self):
+        drawn = minidom.parseString(svg.chart("title", [("ours", True, [(8, 70.0)])], str, str))
+        self.assertEqual(len(drawn.getElementsByTagName("circle")), 1)
+
     def test_axes_hold_all_figures(self):
         for low, high in ((0.5, 3), (7, 7), (1, 1e6), (45, 180)):
             marks = svg.ticks(low, high)
@@ -201,6 +239,23 @@ class Charts(unittest.TestCase):
     def test_names_do_not_overlap(self):
         places = svg.spread([100, 101, 102, 300])
         self.assertTrue(all(abs(a - b) >= svg.LABEL_STEP for i, a in enumerate(places) for b in places[:i]))
+
+
+class Reports(unittest.TestCase):
+    ABOUT = {
+        **dict.fromkeys(("processor", "virtualization", "kernel", "system", "commit"), "x"),
+        "processors": 2,
+        "memory_kib": 1 << 20,
+        "packages": {},
+    }
+
+    def test_settings_of_the_environment_are_told(self):
+        with unittest.mock.patch.dict(os.environ, {"VERBATIM_LOCAL": "off", "VERBATIM_TEST_RUN": "1"}):
+            self.assertEqual(report.settings()["VERBATIM_LOCAL"], "off")
+            self.assertNotIn("VERBATIM_TEST_RUN", report.settings())
+        told = report.describe({**self.ABOUT, "settings": {"VERBATIM_LOCAL": "off"}})
+        self.assertTrue(told.endswith("commit x; under VERBATIM_LOCAL=off"), told)
+        self.assertTrue(report.describe(self.ABOUT).endswith("commit x"))  # of an older file
 
 
 class Lines(unittest.TestCase):
@@ -241,15 +296,74 @@ class Lines(unittest.TestCase):
         )
 
 
+@unittest.skipIf(PROGRAMS is None, "no folder of programs was given")
+class Programs(unittest.TestCase):
+    def test_a_child_that_fails_ends_its_parent(self):
+        command = [PROGRAMS / "wakeup", "-1", "1023"]  # the child's CPU does not exist
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn("a child failed\n", done.stderr)
+
+    def test_a_flow_that_gets_nothing_through_is_told_of(self):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = server.getsockname()[1]
+        command = [PROGRAMS / "flows", "receive", "reno", str(port), "1", "1", "1"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as receiver:
+            peer = connected(port, receiver)
+            peer.sendall(struct.pack("=II", 3, 0))
+            said = receiver.communicate(timeout=LIMIT_S)[0]
+            peer.close()
+        self.assertEqual(said, "flow_3_bytes_per_s 0\n")
+
+
+    def test_hellos_to_a_late_server_are_no_rounds(self):
+        hello, message = b"\x22" + bytes(7), bytes(8)
+        for options in ([], ["-w"]):
+            with udp_client() as (client, server):
+                command = [PROGRAMS / "udp_pingpong", *options, "-n", "1", "-p", str(server[1])]
+                with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+                    process.stdout.readline()  # "ready"
+                    for said in (hello, hello, hello, message):
+                        client.sendto(said, server)
+                        self.assertEqual(answer(client)[0], said[0], options)
+                self.assertEqual(process.returncode, 0)
+
+
+@contextlib.contextmanager
+def udp_client():
+    """A socket, and the address of its server: with -w, that answers to the port behind its own."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+        client.bind(("127.0.0.1", 0))
+        client.settimeout(LIMIT_S)
+        yield client, ("127.0.0.1", client.getsockname()[1] - 1)
+
+
+def answer(client):
+    """The next datagram that is no ACK."""
+    while (datagram := client.recv(100))[0] == 0x11:
+        pass
+    return datagram
+
+
+def connected(port, server):
+    """A connection to a server that may not listen yet."""
+    while server.poll() is None:
+        try:
+            return socket.create_connection(("127.0.0.1", port))
+        except ConnectionRefusedError:
+            time.sleep(0.01)
+    raise AssertionError("the server has ended")
+
+
 class Tap(unittest.TextTestResult):
     """One line for each test."""
 
     def startTestRun(self):
         self.number = 0
 
-    def told(self, verdict, test):
+    def told(self, verdict, test, remark=""):
         self.number += 1
-        print(f"{verdict} {self.number} - {test.id().split('.', 1)[1]}", flush=True)
+        print(f"{verdict} {self.number} - {test.id().split('.', 1)[1]}{remark}", flush=True)
 
     def addSuccess(self, test):
         super().addSuccess(test)
@@ -262,6 +376,10 @@ class Tap(unittest.TextTestResult):
     def addError(self, test, err):
         super().addError(test, err)
         self.told("not ok", test)
+
+    def addSkip(self, test, reason):
+        super().addSkip(test, reason)
+        self.told("ok", test, f" # SKIP {reason}")
 
     def stopTestRun(self):
         print(f"1..{self.number}")

@@ -112,6 +112,8 @@ class Samples:
             self.ours.append(self.row.ours(outputs))
             if self.row.peer:
                 self.peers.append(self.row.peer(outputs))
+                if not self.peers[-1]:
+                    raise Failed(f"{self.row.peer_name} has 0, beside which nothing can be set")
                 self.ratios.append(self.ours[-1] / self.peers[-1])
         except NotMeasured as reason:
             self.trouble["not_measured"] = str(reason)

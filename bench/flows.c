@@ -4,7 +4,7 @@
  * All ends of a run name the same KIND: rdma, or a congestion control, such as cubic or bbr.
  *
  *     flows receive KIND PORT FLOWS WARM_MS WINDOW_MS
- *         waits for so many flows, and for WARM_MS more; says what each got through in the window
+ *         waits for so many flows, and for WARM_MS more; says what each got through in the window, if nothing, too
  *     flows send KIND HOST PORT NUMBER
  *         long messages one behind the other, for as long as somebody takes them
  *     flows ask KIND HOST PORT BYTES WARM_MS WINDOW_MS
@@ -265,6 +265,7 @@ static struct flow *begin_flow(const char *host, const char *port, struct hello 
 /* ---- many to one ---- */
 
 static _Atomic uint64_t received[MAX_FLOWS];   /* bytes, by the flow's number */
+static atomic_bool streams[MAX_FLOWS];         /* is there such a flow that nobody answers? */
 static atomic_uint askers;
 static sem_t begun, asked;                     /* once for each flow; for each that has no more questions */
 
@@ -278,7 +279,10 @@ static void *serve(void *argument)
 	memcpy(&hello, flow->memory, sizeof(hello));
 	if (hello.number >= MAX_FLOWS || hello.answered > PIECE)
 		die("a flow with a strange beginning");
-	askers += hello.answered != 0;
+	if (hello.answered)
+		askers++;
+	else
+		streams[hello.number] = true;
 	sem_post(&begun);
 	if (!hello.answered) {
 		for (uint32_t n; (n = take(flow, PIECE, false));)
@@ -312,7 +316,7 @@ static void receive(char **argv)
 	usleep(window_us);
 	seconds = (double)(now_ns() - begin) / 1e9;
 	for (unsigned i = 0; i < MAX_FLOWS; i++) {
-		if (!received[i])
+		if (!streams[i])
 			continue;
 		snprintf(name, sizeof(name), "flow_%u_bytes_per_s", i);
 		figure(name, (double)(received[i] - before[i]) / seconds);

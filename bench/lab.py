@@ -2,9 +2,11 @@
 """The part `lab`: flows that share a network, in `verbatim lab`: many to one, near and far, over a link that
 loses packets, short messages beside long ones, a ring; the same by RC queue pairs and by the kernel's TCP."""
 import dataclasses
+import errno
 import functools
 import json
 import os
+import re
 import subprocess
 import tempfile
 
@@ -21,6 +23,7 @@ RING_BYTES, RING_ROUNDS = 8 << 20, 9
 SHORT = 4096
 KINDS = {"verbatim": "rdma", "TCP CUBIC": "cubic", "TCP BBR": "bbr"}
 PEERS = ("TCP CUBIC", "TCP BBR")
+FIGURE = re.compile(r"(\w+) (\d[\d.]*(?:e[+-]?\d+)?)")
 # Payload in a full packet, and what that takes of the link, all of Ethernet included.
 ROCE, TCP = (1024, 14 + 20 + 8 + 12 + 1024 + 4 + 24), (1448, 14 + 20 + 32 + 1448 + 24)
 
@@ -54,7 +57,7 @@ class Lab:
             raise NotMeasured(done.stderr.strip())
         said = [json.loads(line) for line in done.stdout.split("\n") if line]
         if done.returncode:
-            raise Failed("; ".join(trouble(said)) or done.stderr.strip())
+            raise reason_of(kind, list(trouble(said)) or [done.stderr.strip()])
         return Found(ROCE if kind == "rdma" else TCP, figures(said))
 
     def command(self, kind, links, arguments):
@@ -63,6 +66,13 @@ class Lab:
         if kind == "rdma" or not any(MARKS in link for link in links):
             return flows
         return ["sh", "-c", 'echo 1 >/proc/sys/net/ipv4/tcp_ecn && exec "$@"', "sh", *flows]
+
+
+def reason_of(kind, lines):
+    """Some kernels have no BBR, and load none for a lab."""
+    if f"{kind}: {os.strerror(errno.ENOENT)}" in lines:
+        return NotMeasured(f"the kernel has no congestion control {kind}")
+    return Failed("; ".join(lines))
 
 
 def trouble(said):
@@ -74,12 +84,9 @@ def trouble(said):
 
 
 def figures(said):
-    found = {}
-    for each in said:
-        name, _, value = each.get("text", "").partition(" ")
-        if each["type"] == "output" and value:
-            found[name] = float(value)
-    return found
+    """What programs say beside figures, such as a warning of the library's, is none."""
+    lines = (FIGURE.fullmatch(each["text"]) for each in said if each["type"] == "output")
+    return {line[1]: float(line[2]) for line in lines if line}
 
 
 @dataclasses.dataclass
@@ -108,7 +115,12 @@ class Found:
 
 
 def value(name):
-    return lambda found: found.values[name]
+    def read(found):
+        if name not in found.values:
+            raise Failed(f"no {name} in the output")
+        return found.values[name]
+
+    return read
 
 
 # ---- what is measured ----
@@ -192,4 +204,13 @@ def of(name, figure, outputs):
 
 
 def best_of(figure, outputs):
-    return max(figure(outputs[peer]) for peer in PEERS)
+    """Of the peers that are here."""
+    found = []
+    for peer in PEERS:
+        try:
+            found.append(figure(outputs[peer]))
+        except NotMeasured as reason:
+            missing = reason
+    if not found:
+        raise missing
+    return max(found)

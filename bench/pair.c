@@ -106,10 +106,35 @@ void meet_spinning(struct meeting *meeting, unsigned parties)
 		;
 }
 
+/* For a signal handler, too. */
+static void judge(int status)
+{
+	static const char words[] = "a child failed\n";
+
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+		return;
+	(void)!write(STDERR_FILENO, words, sizeof(words) - 1);
+	_exit(1);
+}
+
+/* A child that fails ends its parent, which may be waiting for it somewhere, and so the other children. */
+static void child_ended(int signal)
+{
+	int before = errno;
+
+	(void)signal;
+	for (int status; waitpid(-1, &status, WNOHANG) > 0;)
+		judge(status);
+	errno = before;
+}
+
 void fork_child(void (*body)(unsigned number), unsigned number)
 {
-	pid_t parent = getpid(), child = fork();
+	struct sigaction action = { .sa_handler = child_ended, .sa_flags = SA_RESTART | SA_NOCLDSTOP };
+	pid_t parent = getpid(), child;
 
+	check(sigaction(SIGCHLD, &action, NULL) == 0, "sigaction");
+	child = fork();
 	check(child >= 0, "fork");
 	if (child > 0)
 		return;
@@ -123,9 +148,9 @@ void fork_child(void (*body)(unsigned number), unsigned number)
 
 void await_children(void)
 {
+	signal(SIGCHLD, SIG_DFL);
 	for (int status; wait(&status) > 0;)
-		if (!WIFEXITED(status) || WEXITSTATUS(status))
-			die("a child failed");
+		judge(status);
 }
 
 void use_cpu(int cpu)

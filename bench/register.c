@@ -67,7 +67,8 @@ static double small_ns(void)
 	return median(ns, SMALL_TIMES);
 }
 
-static void first_use(void)
+/* What the write takes, from the call to its completion. */
+static double first_use_ns(void)
 {
 	uint8_t byte = 7;
 	struct ibv_mr *mr = ibv_reg_mr(device.pd, &byte, 1, IBV_ACCESS_LOCAL_WRITE);
@@ -75,17 +76,21 @@ static void first_use(void)
 	struct ibv_send_wr wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE,
 		.wr.rdma = { .remote_addr = shared->address, .rkey = shared->rkey } }, *bad;
 	struct ibv_wc wc;
+	uint64_t start = now_ns();
+	double took_ns;
 	int n;
 
 	check(mr && ibv_post_send(qp, &wr, &bad) == 0, "ibv_post_send");
 	while ((n = ibv_poll_cq(cq, 1, &wc)) == 0)
 		;
+	took_ns = (double)(now_ns() - start);
 	if (n < 0 || wc.status != IBV_WC_SUCCESS)
 		die("first use: %s", n < 0 ? "ibv_poll_cq" : ibv_wc_status_str(wc.status));
-	ibv_dereg_mr(mr);
+	check(ibv_dereg_mr(mr) == 0, "ibv_dereg_mr");
+	return took_ns;
 }
 
-/* The child registers; the parent writes a byte into its middle. Both know the times of both. */
+/* The child registers and knows how long that took; the parent writes a byte into its middle. */
 static void large(unsigned me, double *register_ns, double *use_ns)
 {
 	uint8_t *memory = me == 1 ? used_memory(LARGE) : NULL;
@@ -100,10 +105,8 @@ static void large(unsigned me, double *register_ns, double *use_ns)
 		shared->rkey = mr->rkey;
 	}
 	meet(&shared->meeting, 2);
-	start = now_ns();
 	if (me == 0)
-		first_use();
-	*use_ns = (double)(now_ns() - start);
+		*use_ns = first_use_ns();
 	meet(&shared->meeting, 2);
 	if (me == 1) {
 		check(memory[LARGE / 2] == 7, "the byte written");

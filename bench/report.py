@@ -39,6 +39,19 @@ def load():
     return os.getloadavg()[0]
 
 
+def settings():
+    """Of the environment, which change what is measured."""
+    return {
+        name: value
+        for name, value in sorted(os.environ.items())
+        if name.startswith(("VERBATIM_", "UCX_")) and not name.startswith("VERBATIM_TEST")
+    }
+
+
+def show_settings(found):
+    return " ".join(f"{name}={value}" for name, value in found.items())
+
+
 def machine(build):
     release = platform.freedesktop_os_release() if hasattr(platform, "freedesktop_os_release") else {}
     here = pathlib.Path(__file__).resolve().parent
@@ -52,6 +65,7 @@ def machine(build):
         "system": release.get("PRETTY_NAME", ""),
         "packages": {name: output_of("dpkg-query", "-W", "-f", "${Version}", name) for name in PACKAGES},
         "build": {option["name"]: option["value"] for option in options if option["name"] in BUILD_OPTIONS},
+        "settings": settings(),
         "commit": output_of("git", "-C", here, "describe", "--always", "--dirty", "--exclude=*"),
     }
 
@@ -83,9 +97,10 @@ def add_part(build, name, about, found):
 
 def describe(about):
     versions = ", ".join(f"{name} {version}" for name, version in about["packages"].items() if version)
+    under = f"; under {show_settings(about['settings'])}" if about.get("settings") else ""
     return (
         f"{about['processor']}, {about['processors']} processors, {about['memory_kib'] / (1 << 20):.0f} GiB, "
-        f"{about['virtualization']}, Linux {about['kernel']}, {about['system']}; {versions}; commit {about['commit']}"
+        f"{about['virtualization']}, Linux {about['kernel']}, {about['system']}; {versions}; commit {about['commit']}{under}"
     )
 
 

@@ -16,13 +16,14 @@ STYLE = """text { font: 13px sans-serif; fill: #374151 } .title { font-size: 16p
 
 
 class Scale:
-    """A logarithmic axis from `low` to `high`, drawn from `start` to `end`."""
+    """A logarithmic axis from `low` to `high`, drawn from `start` to `end`; of one value alone, at the start."""
 
     def __init__(self, low, high, start, end):
-        self.low, self.high, self.start, self.end = math.log(low), math.log(high), start, end
+        self.low, self.start = math.log(low), start
+        self.step = (end - start) / (math.log(high) - self.low) if high > low else 0.0
 
     def at(self, value):
-        return self.start + (math.log(value) - self.low) / (self.high - self.low) * (self.end - self.start)
+        return self.start + (math.log(value) - self.low) * self.step
 
 
 def ticks(low, high):

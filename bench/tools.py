@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import os
 import re
+import shlex
 
 import paths  # noqa: F401
 import figures
@@ -39,7 +40,7 @@ class BareProgram(harness.Program):
     """A program that knows nothing of this library."""
 
     def argv(self, build, prefix):
-        return [*prefix, *self.command.split()]
+        return [*prefix, *shlex.split(self.command)]
 
 
 class BareEndpoint(harness.Endpoint):
@@ -100,7 +101,7 @@ class Tools:
         return functools.partial(self.pair, case, [bare(end) for end in ends])
 
     def udp_ping_pong(self, ends, size, rounds, options=""):
-        command = f"{self.own('udp_pingpong')} {options} -p {{port}} -s {size} -n {rounds}"
+        command = f"{shlex.quote(self.own('udp_pingpong'))} {options} -p {{port}} -s {size} -n {rounds}"
         case = harness.Case(
             f"udp_pingpong {options} {size}",
             server=command,
@@ -112,7 +113,7 @@ class Tools:
 
     def own_program(self, end, name, *arguments):
         """A program of this directory, which is both its server and its client."""
-        case = harness.Case(name, client=" ".join([self.own(name), *map(str, arguments)]), limit_s=LIMIT_S)
+        case = harness.Case(name, client=shlex.join([self.own(name), *map(str, arguments)]), limit_s=LIMIT_S)
         return functools.partial(self.pair, case, (end, end))
 
     def own(self, name):

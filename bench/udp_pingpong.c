@@ -35,7 +35,9 @@ enum {
 	TRY_US = 100000,
 	HEADER_BYTES = 16, /* of a SEND: BTH and ICRC; */
 	ACK_BYTES = 20,    /* of an ACK: with an AETH; */
-	ACK = 0x11,        /* its first byte: a message's is 0 */
+	ACK = 0x11,        /* its first byte; */
+	MESSAGE = 0,       /* that of what is counted, */
+	HELLO = 0x22,      /* and of what finds the server, and of its answer */
 };
 
 static struct {
@@ -144,22 +146,34 @@ static ssize_t send_as_wire(void)
 			    .msg_control = control.bytes,
 			    .msg_controllen = sizeof(control.bytes) };
 	memcpy(CMSG_DATA(&control.align), &packet, sizeof(packet));
-	buffer[0] = 0;
 	buffer[packet] = ACK;
 	return sendmsg(sender, &m, 0);
 }
 
 /* ---- both ---- */
 
-/* Spins until a datagram is there; false: the other side has gone. */
+static void transmit(int fd, char kind)
+{
+	buffer[0] = kind;
+	if ((options.as_wire ? send_as_wire() : send(fd, buffer, options.bytes, 0)) < 0 &&
+	    errno != ECONNREFUSED)
+		die("send");
+}
+
+/*
+ * Spins until a message is there; false: the other side has gone. A client that got no answer in time has
+ * said hello more than once: the server answers each, and no answer but the first is of use.
+ */
 static bool receive(int fd)
 {
 	for (unsigned spins = 0;; spins++) {
 		ssize_t n = options.as_wire ? receive_as_wire(fd) :
 					      recv(fd, buffer, sizeof(buffer), MSG_DONTWAIT);
-		if (n >= 0)
+		if (n >= 0 && buffer[0] != HELLO)
 			return true;
-		if (errno != EAGAIN && errno != ECONNREFUSED)
+		if (n >= 0 && !options.server)
+			transmit(fd, HELLO);
+		if (n < 0 && errno != EAGAIN && errno != ECONNREFUSED)
 			die("recv");
 		static uint64_t since;
 		if (spins == 0)
@@ -167,13 +181,6 @@ static bool receive(int fd)
 		else if (spins % 65536 == 0 && now_ns() - since > (uint64_t)GIVE_UP_S * NS_PER_S)
 			return false;
 	}
-}
-
-static void transmit(int fd)
-{
-	if ((options.as_wire ? send_as_wire() : send(fd, buffer, options.bytes, 0)) < 0 &&
-	    errno != ECONNREFUSED)
-		die("send");
 }
 
 /* ---- the server ---- */
@@ -212,9 +219,9 @@ static int await_client_as_wire(void)
 static int serve(void)
 {
 	int fd = options.as_wire ? await_client_as_wire() : await_client();
-	transmit(fd);
+	transmit(fd, HELLO);
 	for (unsigned i = 0; i < options.rounds && receive(fd); i++)
-		transmit(fd);
+		transmit(fd, MESSAGE);
 	return 0;
 }
 
@@ -251,7 +258,7 @@ static int find_server(void)
 {
 	int fd = open_client();
 	for (unsigned i = 0; i < TRIES; i++) {
-		transmit(fd);
+		transmit(fd, HELLO);
 		usleep(TRY_US);
 		if (recv(fd, buffer, sizeof(buffer), MSG_DONTWAIT) >= 0)
 			return fd;
@@ -266,7 +273,7 @@ static int ask(void)
 	int fd = find_server();
 	for (unsigned i = 0; took && i < options.rounds; i++) {
 		uint64_t before = now_ns();
-		transmit(fd);
+		transmit(fd, MESSAGE);
 		if (!receive(fd)) {
 			fprintf(stderr, "round %u was not answered\n", i);
 			return 1;

@@ -6,6 +6,7 @@ import functools
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 
@@ -154,7 +155,7 @@ def mpi_run(bench, end, library, test, size, iterations, own):
         cpus = " ".join(map(str, tools.two_cpus()))
         case = harness.Case(
             f"{library} {test} {size} {'verbatim' if own is None else 'peer'}",
-            client=with_environment(environment, f"{launch} {program} {test} {size} {iterations} {cpus}"),
+            client=with_environment(environment, f"{launch} {shlex.quote(program)} {test} {size} {iterations} {cpus}"),
             limit_s=tools.LIMIT_S,
         )
         return bench.tools.pair(case, [end if own is None else tools.bare(end)] * 2)
@@ -207,7 +208,7 @@ def libfabric_run(bench, ends, provider, size, iterations):
     """Over ofi_rxm, whoever looks last for completions may end with ECANCELED behind its result, or wait."""
     tolerant = pathlib.Path(bench.tools.log_dir) / "tolerant.sh"
     tolerant.write_text(f'"$@" || [ $? = {errno.ECANCELED} ]\n', encoding="ascii")
-    command = f"sh {tolerant} fi_pingpong -p {provider} -e rdm -I {iterations} -S {size}"
+    command = f"sh {shlex.quote(str(tolerant))} fi_pingpong -p {provider} -e rdm -I {iterations} -S {size}"
     case = harness.Case(
         f"fi_pingpong {provider} {size}",
         server=f"{command} -B {{port}}",

@@ -10,7 +10,9 @@
  * write's immediate data announce it. What is written lies in a buffer per step, so nothing is overwritten
  * before it is read.
  */
+#include <arpa/inet.h>
 #include <errno.h>
+#include <netdb.h>
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
 #include <stdint.h>
@@ -29,12 +31,24 @@ struct place {
 static int64_t vector[MAX_RANKS][PART];
 static int64_t inbox[MAX_STEPS][PART]; /* by step */
 
+static void fail(const char *what, const char *why)
+{
+	fprintf(stderr, "%s: %s\n", what, why);
+	exit(1);
+}
+
 static void check(int failed, const char *what)
 {
-	if (failed) {
-		perror(what);
-		exit(1);
-	}
+	if (failed)
+		fail(what, strerror(errno));
+}
+
+/* What rdma_get_send_comp or rdma_get_recv_comp returned, and the completion, which may tell of a failure. */
+static void check_completion(int got, const struct ibv_wc *wc, const char *what)
+{
+	check(got != 1, what);
+	if (wc->status != IBV_WC_SUCCESS)
+		fail(what, ibv_wc_status_str(wc->status));
 }
 
 static struct rdma_cm_id *create(const char *address, int port, int passive)
@@ -48,7 +62,9 @@ static struct rdma_cm_id *create(const char *address, int port, int passive)
 	};
 	struct rdma_cm_id *id;
 	snprintf(service, sizeof(service), "%d", port);
-	check(rdma_getaddrinfo(address, service, &hints, &found), "rdma_getaddrinfo");
+	int err = rdma_getaddrinfo(address, service, &hints, &found); /* as getaddrinfo(3) */
+	if (err)
+		fail("rdma_getaddrinfo", gai_strerror(err));
 	check(rdma_create_ep(&id, found, NULL, &attr), "rdma_create_ep");
 	rdma_freeaddrinfo(found);
 	return id;
@@ -61,6 +77,8 @@ static struct rdma_cm_id *connect_to(const char *address, int port, struct place
 	for (int i = 0; i < TRIES; i++) {
 		struct rdma_cm_id *id = create(address, port, 0);
 		if (!rdma_connect(id, &param)) {
+			if (id->event->param.conn.private_data_len < sizeof(*place))
+				fail("rdma_connect", "the answer does not say where to write");
 			memcpy(place, id->event->param.conn.private_data, sizeof(*place));
 			return id;
 		}
@@ -113,21 +131,22 @@ static void write_part(struct rdma_cm_id *id, int part, struct ibv_mr *mr, const
 	struct ibv_send_wr wr = { .sg_list = &sge,
 				  .num_sge = 1,
 				  .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
-				  .imm_data = (uint32_t)step,
+				  .imm_data = htonl((uint32_t)step),
 				  .wr.rdma = { .remote_addr = place->address + step * sizeof(inbox[0]),
 					       .rkey = place->rkey } },
 			   *bad;
 	struct ibv_wc wc;
-	check(ibv_post_send(id->qp, &wr, &bad), "ibv_post_send");
-	check(rdma_get_send_comp(id, &wc) != 1 || wc.status != IBV_WC_SUCCESS, "write");
+	errno = ibv_post_send(id->qp, &wr, &bad);
+	check(errno, "ibv_post_send");
+	check_completion(rdma_get_send_comp(id, &wc), &wc, "write");
 }
 
 static void await_step(struct rdma_cm_id *id, int step)
 {
 	struct ibv_wc wc;
-	check(rdma_get_recv_comp(id, &wc) != 1 || wc.status != IBV_WC_SUCCESS ||
-		      wc.imm_data != (uint32_t)step,
-	      "receive");
+	check_completion(rdma_get_recv_comp(id, &wc), &wc, "receive");
+	if (!(wc.wc_flags & IBV_WC_WITH_IMM) || ntohl(wc.imm_data) != (uint32_t)step)
+		fail("receive", "another step than was expected");
 }
 
 static void all_reduce(struct rdma_cm_id *next, struct rdma_cm_id *before, struct ibv_mr *mr,
@@ -149,7 +168,8 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	int port = atoi(argv[1]), rank = atoi(argv[3]), ranks = atoi(argv[4]), steps = 2 * (ranks - 1);
-	check(ranks < 2 || ranks > MAX_RANKS || rank < 0 || rank >= ranks, "RANK and RANKS");
+	if (ranks < 2 || ranks > MAX_RANKS || rank < 0 || rank >= ranks)
+		fail("RANK and RANKS", "2 to 16 ranks, numbered from 0");
 	for (int part = 0; part < ranks; part++)
 		for (int i = 0; i < PART; i++)
 			vector[part][i] = (int64_t)(rank + 1) * (part * PART + i);
@@ -177,7 +197,8 @@ int main(int argc, char **argv)
 	int64_t factor = (int64_t)ranks * (ranks + 1) / 2;
 	for (int part = 0; part < ranks; part++)
 		for (int i = 0; i < PART; i++)
-			check(vector[part][i] != factor * (part * PART + i), "the sum");
+			if (vector[part][i] != factor * (part * PART + i))
+				fail("the sum", "it is wrong");
 	/* A disconnection is over when the other end has disconnected too: again rank 0 breaks the circle. */
 	rdma_disconnect(rank == 0 ? before : next);
 	rdma_disconnect(rank == 0 ? next : before);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Copies a file with RDMA WRITE, from one mapped file into the other, without a buffer in between.
+ * Copies a file with RDMA WRITE, from one mapped file into the other, without a buffer in between. (An empty
+ * file cannot be mapped.)
  *
  *     copy PORT FILE             receives into FILE, then ends
  *     copy PORT FILE ADDRESS     sends FILE
@@ -9,7 +10,9 @@
  * answer says where it is mapped. The last write brings immediate data, which completes a receive over there:
  * only by that does the receiver learn that all the bytes are in.
  */
+#include <errno.h>
 #include <fcntl.h>
+#include <netdb.h>
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
 #include <stdint.h>
@@ -27,12 +30,24 @@ struct place {
 	uint32_t rkey;
 };
 
+static void fail(const char *what, const char *why)
+{
+	fprintf(stderr, "%s: %s\n", what, why);
+	exit(1);
+}
+
 static void check(int failed, const char *what)
 {
-	if (failed) {
-		perror(what);
-		exit(1);
-	}
+	if (failed)
+		fail(what, strerror(errno));
+}
+
+/* What rdma_get_send_comp or rdma_get_recv_comp returned, and the completion, which may tell of a failure. */
+static void check_completion(int got, const struct ibv_wc *wc, const char *what)
+{
+	check(got != 1, what);
+	if (wc->status != IBV_WC_SUCCESS)
+		fail(what, ibv_wc_status_str(wc->status));
 }
 
 static struct rdma_cm_id *create(const char *address, const char *port)
@@ -44,7 +59,9 @@ static struct rdma_cm_id *create(const char *address, const char *port)
 		.sq_sig_all = 1,
 	};
 	struct rdma_cm_id *id;
-	check(rdma_getaddrinfo(address, port, &hints, &found), "rdma_getaddrinfo");
+	int err = rdma_getaddrinfo(address, port, &hints, &found); /* as getaddrinfo(3) */
+	if (err)
+		fail("rdma_getaddrinfo", gai_strerror(err));
 	check(rdma_create_ep(&id, found, NULL, &attr), "rdma_create_ep");
 	rdma_freeaddrinfo(found);
 	return id;
@@ -57,7 +74,8 @@ static void receive_file(const char *port, const char *name)
 	struct rdma_cm_id *listener = create(NULL, port), *id;
 	check(rdma_listen(listener, 1), "rdma_listen");
 	check(rdma_get_request(listener, &id), "rdma_get_request");
-	check(id->event->param.conn.private_data_len < sizeof(size), "the sender's request");
+	if (id->event->param.conn.private_data_len < sizeof(size))
+		fail("the sender's request", "it does not tell the size");
 	memcpy(&size, id->event->param.conn.private_data, sizeof(size));
 
 	int fd = open(name, O_RDWR | O_CREAT | O_TRUNC, 0644);
@@ -73,9 +91,9 @@ static void receive_file(const char *port, const char *name)
 					 .private_data_len = sizeof(place),
 					 .rnr_retry_count = 7 };
 	check(rdma_accept(id, &param), "rdma_accept");
-	check(rdma_get_recv_comp(id, &wc) != 1 || wc.status != IBV_WC_SUCCESS ||
-		      !(wc.wc_flags & IBV_WC_WITH_IMM),
-	      "receive");
+	check_completion(rdma_get_recv_comp(id, &wc), &wc, "receive");
+	if (!(wc.wc_flags & IBV_WC_WITH_IMM))
+		fail("receive", "not by a write");
 	rdma_disconnect(id);
 	rdma_dereg_mr(mr);
 	munmap(at, size);
@@ -95,13 +113,14 @@ static void post_chunk(struct rdma_cm_id *id, void *at, uint32_t size, struct ib
 				  .opcode = last ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE,
 				  .wr.rdma = { .remote_addr = to, .rkey = rkey } },
 			   *bad;
-	check(ibv_post_send(id->qp, &wr, &bad), "ibv_post_send");
+	errno = ibv_post_send(id->qp, &wr, &bad);
+	check(errno, "ibv_post_send");
 }
 
 static void complete(struct rdma_cm_id *id)
 {
 	struct ibv_wc wc;
-	check(rdma_get_send_comp(id, &wc) != 1 || wc.status != IBV_WC_SUCCESS, "write");
+	check_completion(rdma_get_send_comp(id, &wc), &wc, "write");
 }
 
 static void send_file(const char *port, const char *name, const char *address)
@@ -109,6 +128,8 @@ static void send_file(const char *port, const char *name, const char *address)
 	struct stat st;
 	int fd = open(name, O_RDONLY);
 	check(fd < 0 || fstat(fd, &st), name);
+	if (st.st_size == 0)
+		fail(name, "it is empty");
 	uint64_t size = (uint64_t)st.st_size, done = 0;
 	void *at = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
 	check(at == MAP_FAILED, "mmap");
@@ -123,7 +144,8 @@ static void send_file(const char *port, const char *name, const char *address)
 					 .rnr_retry_count = 7 };
 	check(rdma_connect(id, &param), "rdma_connect");
 	struct place place;
-	check(id->event->param.conn.private_data_len < sizeof(place), "the receiver's answer");
+	if (id->event->param.conn.private_data_len < sizeof(place))
+		fail("the receiver's answer", "it does not say where to write");
 	memcpy(&place, id->event->param.conn.private_data, sizeof(place));
 
 	int open_writes = 0;

@@ -9,6 +9,8 @@
  * slot has a version that is odd while the server writes: a reader that sees it odd, or different before and
  * after, reads again.
  */
+#include <errno.h>
+#include <netdb.h>
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
 #include <stdatomic.h>
@@ -33,12 +35,24 @@ struct place {
 
 static struct slot table[SLOTS];
 
+static void fail(const char *what, const char *why)
+{
+	fprintf(stderr, "%s: %s\n", what, why);
+	exit(1);
+}
+
 static void check(int failed, const char *what)
 {
-	if (failed) {
-		perror(what);
-		exit(1);
-	}
+	if (failed)
+		fail(what, strerror(errno));
+}
+
+/* What rdma_get_send_comp or rdma_get_recv_comp returned, and the completion, which may tell of a failure. */
+static void check_completion(int got, const struct ibv_wc *wc, const char *what)
+{
+	check(got != 1, what);
+	if (wc->status != IBV_WC_SUCCESS)
+		fail(what, ibv_wc_status_str(wc->status));
 }
 
 static uint32_t hash(uint64_t key)
@@ -54,6 +68,7 @@ static void put(uint64_t key, uint64_t value)
 		i = (i + 1) % SLOTS;
 	uint64_t next = table[i].version + 2;
 	table[i].version = next - 1;
+	atomic_thread_fence(memory_order_release); /* odd before anything else changes */
 	table[i].key = key;
 	table[i].value = value;
 	table[i].version_again = next;
@@ -69,7 +84,9 @@ static struct rdma_cm_id *create(const char *address, const char *port)
 		.sq_sig_all = 1,
 	};
 	struct rdma_cm_id *id;
-	check(rdma_getaddrinfo(address, port, &hints, &found), "rdma_getaddrinfo");
+	int err = rdma_getaddrinfo(address, port, &hints, &found); /* as getaddrinfo(3) */
+	if (err)
+		fail("rdma_getaddrinfo", gai_strerror(err));
 	check(rdma_create_ep(&id, found, NULL, &attr), "rdma_create_ep");
 	rdma_freeaddrinfo(found);
 	return id;
@@ -94,7 +111,7 @@ static void serve(const char *port)
 					 .initiator_depth = 1,
 					 .rnr_retry_count = 7 };
 	check(rdma_accept(id, &param), "rdma_accept");
-	check(rdma_get_recv_comp(id, &wc) != 1, "wait"); /* sleeps until the client says goodbye */
+	check_completion(rdma_get_recv_comp(id, &wc), &wc, "the client's goodbye"); /* sleeps until then */
 	rdma_disconnect(id);
 	rdma_dereg_mr(mr);
 	rdma_dereg_mr(msg);
@@ -111,7 +128,7 @@ static void read_slot(struct rdma_cm_id *id, const struct place *place, uint32_t
 		check(rdma_post_read(id, NULL, slot, sizeof(*slot), mr, 0, place->address + i * sizeof(*slot),
 				     place->rkey),
 		      "rdma_post_read");
-		check(rdma_get_send_comp(id, &wc) != 1 || wc.status != IBV_WC_SUCCESS, "read");
+		check_completion(rdma_get_send_comp(id, &wc), &wc, "read");
 	} while (slot->version % 2 || (slot->version != EMPTY && slot->version != slot->version_again));
 }
 
@@ -143,13 +160,16 @@ static void look_up(const char *port, const char *address)
 	struct ibv_mr *mr = rdma_reg_msgs(id, &slot, sizeof(slot));
 	check(!mr, "rdma_reg_msgs");
 	check(rdma_connect(id, &param), "rdma_connect");
-	check(id->event->param.conn.private_data_len < sizeof(place), "the server's answer");
+	if (id->event->param.conn.private_data_len < sizeof(place))
+		fail("the server's answer", "it does not say where the table is");
 	memcpy(&place, id->event->param.conn.private_data, sizeof(place));
 	for (uint64_t key = 0; key < KEYS; key++)
-		check(!get(id, &place, key, &slot, mr, &value) || value != key * key, "look up");
-	check(get(id, &place, 123456789, &slot, mr, &value), "look up what is not there");
+		if (!get(id, &place, key, &slot, mr, &value) || value != key * key)
+			fail("look up", "a key is missing or has another value");
+	if (get(id, &place, 123456789, &slot, mr, &value))
+		fail("look up", "a key is there that nobody has put");
 	check(rdma_post_send(id, NULL, &slot, 1, mr, 0), "rdma_post_send");
-	check(rdma_get_send_comp(id, &wc) != 1, "goodbye");
+	check_completion(rdma_get_send_comp(id, &wc), &wc, "goodbye");
 	rdma_disconnect(id);
 	rdma_dereg_mr(mr);
 	rdma_destroy_ep(id);

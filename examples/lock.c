@@ -9,7 +9,9 @@
  * The word is 0, or the name of the client that holds the lock. The counter is read and written by separate
  * operations, which without the lock would lose additions of others.
  */
+#include <errno.h>
 #include <infiniband/verbs.h>
+#include <netdb.h>
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
 #include <stdint.h>
@@ -28,12 +30,24 @@ struct place {
 	uint32_t rkey;
 };
 
+static void fail(const char *what, const char *why)
+{
+	fprintf(stderr, "%s: %s\n", what, why);
+	exit(1);
+}
+
 static void check(int failed, const char *what)
 {
-	if (failed) {
-		perror(what);
-		exit(1);
-	}
+	if (failed)
+		fail(what, strerror(errno));
+}
+
+/* What rdma_get_send_comp or rdma_get_recv_comp returned, and the completion, which may tell of a failure. */
+static void check_completion(int got, const struct ibv_wc *wc, const char *what)
+{
+	check(got != 1, what);
+	if (wc->status != IBV_WC_SUCCESS)
+		fail(what, ibv_wc_status_str(wc->status));
 }
 
 static struct rdma_cm_id *create(const char *address, const char *port)
@@ -45,7 +59,9 @@ static struct rdma_cm_id *create(const char *address, const char *port)
 		.sq_sig_all = 1,
 	};
 	struct rdma_cm_id *id;
-	check(rdma_getaddrinfo(address, port, &hints, &found), "rdma_getaddrinfo");
+	int err = rdma_getaddrinfo(address, port, &hints, &found); /* as getaddrinfo(3) */
+	if (err)
+		fail("rdma_getaddrinfo", gai_strerror(err));
 	check(rdma_create_ep(&id, found, NULL, &attr), "rdma_create_ep");
 	rdma_freeaddrinfo(found);
 	return id;
@@ -78,27 +94,28 @@ static void serve(const char *port, int clients)
 	struct rdma_cm_id *ids[MAX_CLIENTS], *listener = create(NULL, port);
 	struct ibv_mr *mrs[MAX_CLIENTS];
 	struct ibv_wc wc;
-	check(clients < 1 || clients > MAX_CLIENTS, "CLIENTS");
+	if (clients < 1 || clients > MAX_CLIENTS)
+		fail("CLIENTS", "a number from 1 to 16");
 	check(rdma_listen(listener, MAX_CLIENTS), "rdma_listen");
 	for (int i = 0; i < clients; i++)
 		ids[i] = take_client(listener, &mrs[i]);
 	for (int i = 0; i < clients; i++)
-		check(rdma_get_recv_comp(ids[i], &wc) != 1 || wc.status != IBV_WC_SUCCESS,
-		      "a client's goodbye");
+		check_completion(rdma_get_recv_comp(ids[i], &wc), &wc, "a client's goodbye");
 	for (int i = 0; i < clients; i++) {
 		rdma_disconnect(ids[i]);
 		ibv_dereg_mr(mrs[i]);
 		rdma_destroy_ep(ids[i]);
 	}
 	rdma_destroy_ep(listener);
-	check(shared.lock != 0 || shared.counter != (uint64_t)clients * TURNS, "the counter");
+	if (shared.lock != 0 || shared.counter != (uint64_t)clients * TURNS)
+		fail("the counter", "an addition is lost");
 	printf("%d clients added %llu\n", clients, (unsigned long long)shared.counter);
 }
 
 static void complete(struct rdma_cm_id *id, const char *what)
 {
 	struct ibv_wc wc;
-	check(rdma_get_send_comp(id, &wc) != 1 || wc.status != IBV_WC_SUCCESS, what);
+	check_completion(rdma_get_send_comp(id, &wc), &wc, what);
 }
 
 /* Puts `to` into the lock's word if `from` is in it; returns what was there. */
@@ -114,7 +131,8 @@ static uint64_t swap(struct rdma_cm_id *id, const struct place *place, uint64_t 
 						 .swap = to,
 						 .rkey = place->rkey } },
 			   *bad;
-	check(ibv_post_send(id->qp, &wr, &bad), "ibv_post_send");
+	errno = ibv_post_send(id->qp, &wr, &bad);
+	check(errno, "ibv_post_send");
 	complete(id, "compare and swap");
 	return *old;
 }
@@ -140,12 +158,15 @@ static void take_turns(const char *port, const char *address, uint64_t name)
 	struct ibv_mr *mr = rdma_reg_msgs(id, &word, sizeof(word));
 	check(!mr, "rdma_reg_msgs");
 	check(rdma_connect(id, &param), "rdma_connect");
+	if (id->event->param.conn.private_data_len < sizeof(place))
+		fail("the server's answer", "it does not say where the lock is");
 	memcpy(&place, id->event->param.conn.private_data, sizeof(place));
 	for (int i = 0; i < TURNS; i++) {
 		while (swap(id, &place, 0, name, &word, mr) != 0)
 			;
 		add_one(id, &place, &word, mr);
-		check(swap(id, &place, name, 0, &word, mr) != name, "release");
+		if (swap(id, &place, name, 0, &word, mr) != name)
+			fail("release", "somebody else has the lock");
 	}
 	check(rdma_post_send(id, NULL, &word, 0, mr, 0), "rdma_post_send");
 	complete(id, "goodbye");

@@ -8,6 +8,8 @@
  * A message needs a receive that was posted before it arrives. So each side posts its receive for the next
  * message before it sends the message that the other side answers.
  */
+#include <errno.h>
+#include <netdb.h>
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
 #include <stdio.h>
@@ -17,12 +19,24 @@
 
 enum { ROUNDS = 1000, SIZE = 64 };
 
+static void fail(const char *what, const char *why)
+{
+	fprintf(stderr, "%s: %s\n", what, why);
+	exit(1);
+}
+
 static void check(int failed, const char *what)
 {
-	if (failed) {
-		perror(what);
-		exit(1);
-	}
+	if (failed)
+		fail(what, strerror(errno));
+}
+
+/* What rdma_get_send_comp or rdma_get_recv_comp returned, and the completion, which may tell of a failure. */
+static void check_completion(int got, const struct ibv_wc *wc, const char *what)
+{
+	check(got != 1, what);
+	if (wc->status != IBV_WC_SUCCESS)
+		fail(what, ibv_wc_status_str(wc->status));
 }
 
 /* An endpoint is a connection's end with its queue pair and its completion queues. */
@@ -39,7 +53,9 @@ static struct rdma_cm_id *create(const char *address, const char *port)
 		.sq_sig_all = 1,
 	};
 	struct rdma_cm_id *id;
-	check(rdma_getaddrinfo(address, port, &hints, &found), "rdma_getaddrinfo");
+	int err = rdma_getaddrinfo(address, port, &hints, &found); /* as getaddrinfo(3) */
+	if (err)
+		fail("rdma_getaddrinfo", gai_strerror(err));
 	check(rdma_create_ep(&id, found, NULL, &attr), "rdma_create_ep");
 	rdma_freeaddrinfo(found);
 	return id;
@@ -48,7 +64,7 @@ static struct rdma_cm_id *create(const char *address, const char *port)
 static void receive(struct rdma_cm_id *id)
 {
 	struct ibv_wc wc;
-	check(rdma_get_recv_comp(id, &wc) != 1 || wc.status != IBV_WC_SUCCESS, "receive");
+	check_completion(rdma_get_recv_comp(id, &wc), &wc, "receive");
 }
 
 /* Inline data are taken at once: the buffer may be changed as soon as the call returns. */
@@ -56,7 +72,7 @@ static void send_message(struct rdma_cm_id *id, void *message)
 {
 	struct ibv_wc wc;
 	check(rdma_post_send(id, NULL, message, SIZE, NULL, IBV_SEND_INLINE), "rdma_post_send");
-	check(rdma_get_send_comp(id, &wc) != 1 || wc.status != IBV_WC_SUCCESS, "send");
+	check_completion(rdma_get_send_comp(id, &wc), &wc, "send");
 }
 
 static void serve(const char *port)
@@ -97,7 +113,8 @@ static void ping(const char *port, const char *address)
 		check(rdma_post_recv(id, NULL, in, SIZE, mr), "rdma_post_recv");
 		send_message(id, out);
 		receive(id);
-		check(memcmp(in, out, SIZE), "compare");
+		if (memcmp(in, out, SIZE) != 0)
+			fail("compare", "another message came back");
 	}
 	clock_gettime(CLOCK_MONOTONIC, &end);
 	rdma_disconnect(id);

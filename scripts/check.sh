@@ -18,6 +18,8 @@ done
 [[ $# -eq 0 ]] || shift
 
 if ! meson configure "$build" -Dtests=true || ! ninja -C "$build" -j "$(nproc)"; then
+	# Nothing could be built there any more without cmocka.
+	pkg-config --exists cmocka || meson configure "$build" -Dtests=false
 	echo "0 passed, 1 failed, 0 skipped"
 	exit 1
 fi
@@ -42,7 +44,10 @@ scripts/machine_state.py >"$TMPDIR/state"
 for tier in "${tiers[@]}"; do
 	[[ $tier == quick ]] && suite=() || suite=(--suite "$tier")
 	if [[ $since ]]; then
-		names=$(scripts/tests_since.py "$build" "$since" --no-suite long) || exit 1
+		names=$(scripts/tests_since.py "$build" "$since" --no-suite long) || {
+			echo "0 passed, 1 failed, 0 skipped"
+			exit 1
+		}
 		[[ $names ]] || continue
 		set -- $names
 	fi

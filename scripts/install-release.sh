@@ -15,7 +15,10 @@ http://* | https://*)
 	work=$(mktemp -d)
 	trap 'rm -rf "$work"' EXIT
 	curl -fsSL -o "$work/${place##*/}" "$archive" || fail "$archive cannot be downloaded"
-	curl -fsSL -o "$work/SHA256SUMS" "${place%/*}/SHA256SUMS" 2>/dev/null || rm -f "$work/SHA256SUMS"
+	curl -fsSL -o "$work/SHA256SUMS" "${place%/*}/SHA256SUMS" 2>"$work/said" || {
+		[ $? -eq 22 ] || fail "whether there is a SHA256SUMS beside $archive cannot be told: $(cat "$work/said")"
+		rm -f "$work/SHA256SUMS" # the server has none
+	}
 	archive=$work/${place##*/}
 	;;
 esac

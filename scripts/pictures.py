@@ -48,8 +48,8 @@ line-height: {line_height}px }}
 
 def compile_examples(folder):
     """The program of docs/tutorial.md, and examples/."""
-    blocks = re.findall(r"^```c\n(.*?)^```$", (ROOT / "docs" / "tutorial.md").read_text(), re.M | re.S)
-    (folder / "tutorial.c").write_text("".join(blocks))
+    blocks = re.findall(r"^```c\n(.*?)^```$", (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8"), re.M | re.S)
+    (folder / "tutorial.c").write_text("".join(blocks), encoding="utf-8")
     for source in [folder / "tutorial.c", *(ROOT / "examples").glob("*.c")]:
         command = ["cc", "-O2", f"-I{ROOT}/include", source, "-o", folder / source.stem, f"-L{BUILD}/lib"]
         subprocess.run([*command, "-l:librdmacm.so.1", "-l:libibverbs.so.1"], check=True)
@@ -75,7 +75,7 @@ def draw_timelines(folder):
             for key in keys:
                 page.key(key)
             page.settle()
-            (OUT / f"{name}.svg").write_text(page.get("pictureOf(page.ladder)"))
+            (OUT / f"{name}.svg").write_text(page.get("pictureOf(page.ladder)"), encoding="utf-8")
 
 
 def screen_of_top(socket):
@@ -117,7 +117,7 @@ def draw_top(folder):
     console = Console(record=True, width=TERMINAL[0], file=io.StringIO(), force_terminal=True)
     console.print(Text.from_ansi(screen))
     svg = console.export_svg(title="verbatim top", code_format=TERMINAL_FORMAT, unique_id="top")
-    (OUT / "top.svg").write_text(svg)
+    (OUT / "top.svg").write_text(svg, encoding="utf-8")
 
 
 def main():

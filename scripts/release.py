@@ -366,9 +366,18 @@ def write_sums(folder):
     (folder / "SHA256SUMS").write_text("".join(lines), encoding="ascii")
 
 
+def time_of_sources():
+    """When they were committed, in seconds. An archive of `make dist` has its files of that time."""
+    if said := os.environ.get("SOURCE_DATE_EPOCH"):
+        return int(said)
+    if (ROOT / ".git").exists():
+        return int(run("git", "log", "-1", "--format=%ct", cwd=ROOT))
+    return int((ROOT / "meson.build").stat().st_mtime)
+
+
 def main():
     folder = pathlib.Path(sys.argv[1]).resolve() / "release"
-    seconds = int(os.environ.get("SOURCE_DATE_EPOCH") or run("git", "log", "-1", "--format=%ct", cwd=ROOT))
+    seconds = time_of_sources()
     os.environ["SOURCE_DATE_EPOCH"] = str(seconds)
     wanted = [word for word in sys.argv[2:] if word != "--isal"] or [platform.machine()]
     for arch in wanted:

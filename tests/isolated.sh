@@ -21,7 +21,7 @@ set -u
 me=$(realpath "${BASH_SOURCE[0]}")
 PATH=$PATH:/usr/sbin:/sbin
 tree=${me%/tests/*}
-own=/run/verbatim-test    # the folder of this script in the world
+own=                      # the folder of this script in the world, mostly in /run
 hidden=()                 # folders that are empty there
 left_limit=500            # times 10 ms, for processes that are ending
 
@@ -34,12 +34,12 @@ hide() {
 
 protect_sources() {
 	local build=$PWD
-	mkdir $own/build
-	mount -n --bind "$build" $own/build
+	mkdir "$own/build"
+	mount -n --bind "$build" "$own/build"
 	mount -n --bind "$tree" "$tree"
 	mount -n -o remount,bind,ro "$tree"
-	[[ $build/ != "$tree"/* ]] || mount -n --bind $own/build "$build"
-	umount -n $own/build
+	[[ $build/ != "$tree"/* ]] || mount -n --bind "$own/build" "$build"
+	umount -n "$own/build"
 	cd "$build" || exit 99
 }
 
@@ -110,7 +110,7 @@ leaves_no_process() {
 
 leaves_no_file() {
 	local left
-	left=$(find "${hidden[@]}" -mindepth 1 -maxdepth 1 ! -path $own)
+	left=$(find "${hidden[@]}" -mindepth 1 -maxdepth 1 ! -path "$own")
 	[[ -z $left ]] || echo "left behind:" $left >&2
 	[[ -z $left ]]
 }
@@ -144,14 +144,16 @@ run_test() {
 all_of_it() { # this is process 1
 	local status
 	mount -n -t proc proc /proc
-	hide /run && mkdir -m 700 $own $own/user || exit 99
+	hide /run
 	hide /tmp && export TMPDIR=/tmp
 	hide /dev/shm
+	own=${hidden[0]?}/verbatim-test
+	mkdir -m 700 "$own" "$own/user" || exit 99
 	protect_sources
 	name_localhost || echo "# localhost has no name in this test"
 	make_network || echo "# no eth0 in this test"
 	in_network mount -n -t sysfs sysfs /sys
-	XDG_RUNTIME_DIR=$own/user run_test $own in_network "$@"
+	XDG_RUNTIME_DIR=$own/user run_test "$own" in_network "$@"
 	status=$?
 	end_network
 	leaves_no_file || status=$((status ? status : 1))

@@ -44,7 +44,7 @@ class Headers:
 
     def compile(self, text, *options, check=True):
         source = os.path.join(self.work, "probe.c")
-        with open(source, "w") as f:
+        with open(source, "w", encoding="utf-8") as f:
             f.write("".join(f"#include <{h}>\n" for h in HEADERS) + text)
         return subprocess.run(
             self.gcc + [source, *options],
@@ -69,7 +69,7 @@ def function_facts(headers):
     listing = os.path.join(headers.work, "functions.txt")
     headers.compile("", "-aux-info", listing, "-c", "-o", os.devnull)
     result = {}
-    with open(listing) as f:
+    with open(listing, encoding="utf-8") as f:
         for line in f:
             m = re.match(r"/\* (\S+):\d+:\w+ \*/ (static|extern) (.*?);", line)
             if m and headers.is_public(m.group(1)):

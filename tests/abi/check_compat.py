@@ -19,7 +19,7 @@ def rows(path):
     """(line number, names, state, note) of each row, its first cell names in backticks, of the tables of
     symbols."""
     symbols = False
-    for number, line in enumerate(path.read_text().splitlines(), 1):
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")] if line.startswith("|") else []
         symbols = bool(cells) and (symbols or cells[0] == "symbols")
         if symbols and len(cells) == 3 and cells[0].startswith("`"):
@@ -30,7 +30,7 @@ def exported(lists):
     return {
         line.split("@")[0]
         for path in lists
-        for line in pathlib.Path(path).read_text().splitlines()
+        for line in pathlib.Path(path).read_text(encoding="utf-8").splitlines()
         if line.strip() and not line.startswith("at ")
     }
 
@@ -38,13 +38,14 @@ def exported(lists):
 def inline_verbs(include):
     found = set()
     for header in sorted([*(include / "infiniband").rglob("*.h"), *(include / "rdma").rglob("*.h")]):
-        found |= {name for name in INLINE.findall(header.read_text()) if not HELPERS.search(name)}
+        names = INLINE.findall(header.read_text(encoding="utf-8"))
+        found |= {name for name in names if not HELPERS.search(name)}
     return found
 
 
 def programs(pages):
     """The programs of librdmacm's pages."""
-    return re.findall(r"^(\w+)\.1$", pages.read_text().split("## librdmacm", 1)[1], re.M)
+    return re.findall(r"^(\w+)\.1$", pages.read_text(encoding="utf-8").split("## librdmacm", 1)[1], re.M)
 
 
 def problems(document, include, pages, lists):
@@ -64,7 +65,7 @@ def problems(document, include, pages, lists):
     for name in sorted(wanted - seen.keys()):
         yield f"not listed: {name}"
     for name in programs(pages):
-        if f"`{name}`" not in document.read_text():
+        if f"`{name}`" not in document.read_text(encoding="utf-8"):
             yield f"no word on the program {name}"
 
 

@@ -46,7 +46,7 @@ def promises(text):
 
 
 def provoked(tests):
-    text = "".join(path.read_text() for path in sorted((tests / "conformance").rglob("*.[ch]")))
+    text = "".join(path.read_text(encoding="utf-8") for path in sorted((tests / "conformance").rglob("*.[ch]")))
     return {(m["call"] or m["call2"], m["err"] or m["err2"]) for m in PROVOKED.finditer(text)}
 
 
@@ -55,7 +55,7 @@ def main():
     done = provoked(tests)
     count = missing = 0
     for page in sorted(path for pattern in sys.argv[3:] for path in pages.glob(pattern)):
-        for calls, errors in promises(page.read_text()):
+        for calls, errors in promises(page.read_text(encoding="utf-8")):
             count += 1
             if not any((call, error) in done for call in calls for error in errors):
                 missing += 1

@@ -30,7 +30,7 @@ def differences(ref, ours):
 
 
 def newer_facts():
-    with open(NEWER) as f:
+    with open(NEWER, encoding="utf-8") as f:
         return dict(line.rstrip("\n").split(" = ", 1) for line in f if line.strip())
 
 

@@ -77,9 +77,9 @@ def main():
     for number, (path, before, after, expected) in enumerate(CHANGES, 1):
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(include, copy)
-        with open(os.path.join(copy, path)) as f:
+        with open(os.path.join(copy, path), encoding="utf-8") as f:
             text = f.read()
-        with open(os.path.join(copy, path), "w") as f:
+        with open(os.path.join(copy, path), "w", encoding="utf-8") as f:
             f.write(text.replace(before, after, 1))
         found = list(differences(unchanged, facts(Headers(gcc, copy, os.path.join(work, "changed")))))
         ok = before in text and any(line.startswith(expected) for line in found)

@@ -25,18 +25,21 @@ report() {
 try() {
 	name=$(basename "$3" .c)
 	label="$name: $1 headers, $2 libraries"
-	options=
+	headers=$1
+	whose=$2
+	source=$3
 	path=
-	[ "$1" = our ] && options="-I$include"
-	[ "$2" = our ] && options="$options -L$libraries" && path=$libraries
-	if ! gcc $options -o "$work/$name" "$3" -l:librdmacm.so.1 -l:libibverbs.so.1 -lpthread >"$work/log" 2>&1; then
+	set --
+	[ "$headers" = our ] && set -- "-I$include"
+	[ "$whose" = our ] && set -- "$@" "-L$libraries" && path=$libraries
+	if ! gcc "$@" -o "$work/$name" "$source" -l:librdmacm.so.1 -l:libibverbs.so.1 -lpthread >"$work/log" 2>&1; then
 		report "not ok" "$label"
 		return
 	fi
 	LD_LIBRARY_PATH=$path timeout 60 "$work/$name" >"$work/out" 2>"$work/log"
 	result=$?
 	cat "$work/out" >>"$work/log"
-	case $result/$2 in
+	case $result/$whose in
 	0/*) report ok "$label" ;;
 	77/reference) report ok "$label # SKIP no RDMA device" ;;
 	*) report "not ok" "$label (exit status $result)" ;;

@@ -25,7 +25,7 @@ def exported(library):
 def listed(paths):
     found = set()
     for path in paths:
-        with open(path) as f:
+        with open(path, encoding="utf-8") as f:
             lines = [line.strip() for line in f if line.strip()]
         nodes = []
         for line in lines:

@@ -16,7 +16,7 @@ FOLDERS = ("conformance", "unit", "net")
 def main():
     document, tests = map(pathlib.Path, sys.argv[1:])
     text = "".join(
-        path.read_text() for folder in FOLDERS for path in sorted((tests / folder).rglob("*.[ch]"))
+        path.read_text(encoding="utf-8") for folder in FOLDERS for path in sorted((tests / folder).rglob("*.[ch]"))
     )
     called = set(re.findall(r"\w+", text))
     names = [name for _, row, _, _ in rows(document) for name in row]

@@ -16,7 +16,7 @@ def version():
     for path in glob.glob("/usr/lib/*/pkgconfig/libibverbs.pc") + glob.glob(
         "/usr/lib*/pkgconfig/libibverbs.pc"
     ):
-        with open(path) as f:
+        with open(path, encoding="utf-8") as f:
             for line in f:
                 if line.startswith("Version:"):
                     return line.split(":")[1].strip()

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Runs unmodified RDMA programs in pairs through `verbatim run` and judges what they did.
 
-A Case names a server and a client command line, the exit statuses that they must end with and patterns that
-their output must show; in all of these {dev}, {gid} and {local} (its address) stand for the own endpoint's,
-{addr} and {port} for the server's. Each program runs in a process group of its own with its output in a file
-of its own; whatever happens, both groups are gone when run_case returns.
+A Case names a server and a client command line, with quotes as a shell has them, the exit statuses that they
+must end with and patterns that their output must show; in all of these {dev}, {gid} and {local} (its address)
+stand for the own endpoint's, {addr} and {port} for the server's. Each program runs in a process group of its
+own with its output in a file of its own; whatever happens, both groups are gone when run_case returns.
 
 A server counts as ready when it listens: on a TCP socket, or on a port of the connection manager, which is a
 datagram socket with a name of the library's. The kernel tells both, so nothing is guessed from time. A case
@@ -218,7 +218,7 @@ class Program:
         )
 
     def argv(self, build, prefix):
-        return [*prefix, os.path.join(build, "verbatim"), "run", *self.command.split()]
+        return [*prefix, os.path.join(build, "verbatim"), "run", *shlex.split(self.command)]
 
     def wait(self, limit):
         """The exit status (negative: signal), or None when the limit was reached."""
@@ -324,7 +324,7 @@ def missing_programs(*commands):
     """Those of the commands' programs that are not installed, with env(1) in front or without; and libraries
     that they preload. A program runs without one that is missing, and would not do what is tested."""
     programs = [
-        next(word for word in command.split() if word != "env" and "=" not in word)
+        next(word for word in shlex.split(command) if word != "env" and "=" not in word)
         for command in commands
         if command
     ]
@@ -597,8 +597,16 @@ def log_directory(build, name):
     return path
 
 
+def obey_signals():
+    """TERM and HUP end this process as INT does, by an exception: so its programs end, too."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup(1) has it
+            signal.signal(number, lambda number, _: sys.exit(128 + number))
+
+
 def require_library(build):
-    """Ends the run as failed when there is nothing to test."""
+    """What a run begins with: it is ended as failed when there is nothing to test."""
+    obey_signals()
     for library in ("libibverbs.so.1", "librdmacm.so.1"):
         if not os.path.exists(os.path.join(build, "lib", library)):
             sys.exit(f"Bail out! {build}/lib/{library} is missing: build first")

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The harness judged by stand-in programs that behave and misbehave on purpose; speaks TAP."""
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -42,6 +43,7 @@ socket.create_connection(("127.0.0.1", int(sys.argv[1]))).sendall(b"x")
 print("over", flush=True)
 time.sleep(int(sys.argv[2]))
 """,
+    "a program": "#!/bin/sh\necho given $1\n",
     "end-with": "#!/bin/sh\necho before the end\nexit $1\n",
     # Listens, and starts a child whose process number goes into a file.
     "hang": """#!/usr/bin/python3
@@ -86,6 +88,7 @@ EXPECTED = [
         "",
     ),
     (Case("alone", client="end-with 0", client_shows=("^before",)), "ok", ""),
+    (Case("quoted", client="'{dir}/a program' 'a b'", client_shows=("^given a b$",)), "ok", ""),
     (Case("wanted_status", client="end-with 3", client_exit=3), "ok", ""),
     (
         Case("server_stays", server="hang {dir}/pid", client="end-with 0", clients=3, server_stays=True),
@@ -170,6 +173,45 @@ def alive(pid):
         return False
 
 
+def await_end(pid):
+    limit = harness.Limit(20)
+    while alive(pid) and limit.left():
+        time.sleep(0.01)
+
+
+def pid_in(path):
+    """Which a program writes into a file."""
+    while not os.path.exists(path) or not os.path.getsize(path):
+        time.sleep(0.02)
+    with open(path, encoding="ascii") as file:
+        return int(file.read())
+
+
+# A run with a program that hangs.
+RUN = """import sys
+import harness
+harness.obey_signals()
+case = harness.Case("hangs", client=f"hang {sys.argv[2]}")
+harness.run_case(sys.argv[1], case, harness.Endpoint("lo", "vb_lo", "127.0.0.1", 0), sys.argv[1])
+"""
+
+
+def ended_by(how, folder):
+    """A run that a signal ends: its exit status, and whether a process of its program is left."""
+    pid_file = os.path.join(folder, f"pid-{how.name}")
+    here = os.path.dirname(os.path.abspath(__file__))
+    command = [sys.executable, "-c", RUN, folder, pid_file]
+    run = subprocess.Popen(command, cwd=here, stderr=subprocess.DEVNULL, start_new_session=True)
+    child = pid_in(pid_file)
+    run.send_signal(how)
+    status = run.wait()
+    await_end(child)
+    left = alive(child)
+    if left:
+        os.kill(child, signal.SIGKILL)
+    return status, left
+
+
 def refused_while_others_start(ports):
     """How many of the free ports could not be bound at once, while other threads start processes."""
     is_over = threading.Event()
@@ -222,16 +264,15 @@ def main():
         del os.environ["VERBATIM_CHECK"]
         pid_file = os.path.join(folder, "left")
         program = harness.Program(folder, f"hang {pid_file}", os.path.join(folder, "log"))
-        while not os.path.exists(pid_file) or not os.path.getsize(pid_file):
-            time.sleep(0.02)
-        with open(pid_file, encoding="ascii") as file:
-            child = int(file.read())
+        child = pid_in(pid_file)
         before = alive(child)
         program.end()
-        limit = harness.Limit(20)
-        while alive(child) and limit.left():
-            time.sleep(0.01)
+        await_end(child)
         check("program_end__takes_the_group", before and not alive(child), f"child {child}")
+
+        for how in signal.SIGINT, signal.SIGTERM, signal.SIGHUP:
+            status, left = ended_by(how, folder)
+            check(f"obey_signals__{how.name}_leaves_no_program", status and not left, (status, left))
 
         limits = {}
         for load in 0.0, 1e6:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The programs in examples/ and of docs/tutorial.md: each is compiled against our headers and libraries and
 against rdma-core's, and run with what it was built for, through shared memory, over the wire, and under
-VERBATIM_CHECK, which finds nothing in them.
+VERBATIM_CHECK, which finds nothing in them. What goes wrong they name, and end with 1.
 
 usage: examples.py BUILD_DIR SOURCE_DIR [PATTERN...]
 """
@@ -10,6 +10,7 @@ import dataclasses
 import os
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -30,6 +31,7 @@ LOCK = "{program} {port} {addr} 1 & a=$!; {program} {port} {addr} 2 & b=$!; {pro
 
 def cases(name, program, work):
     """Of one program; work: a folder for its files."""
+    program, files = shlex.quote(program), shlex.quote(str(work))
     pair = {"server": f"{program} {{port}}", "client": f"{program} {{port}} {{addr}}"}
     if name == "ping":
         yield Case(
@@ -43,8 +45,8 @@ def cases(name, program, work):
     elif name == "copy":
         yield Case(
             name,
-            server=f"{program} {{port}} {work}/copied",
-            client=f"{program} {{port}} {work}/original {{addr}}",
+            server=f"{program} {{port}} {files}/copied",
+            client=f"{program} {{port}} {files}/original {{addr}}",
             client_shows=("^sent 5000001 bytes$",),
             server_shows=("^received 5000001 bytes$",),
         )
@@ -75,10 +77,38 @@ def cases(name, program, work):
         raise AssertionError(f"no case for examples/{name}.c")
 
 
+def failures(program, work):
+    """Of programs by their names: (what goes wrong, a case that fails as it should)."""
+    (pathlib.Path(work) / "empty").touch()
+    fails = f"VERBATIM_FAULTS='complete read REM_ACCESS_ERR #10' {program('kv')} {{port}} {{addr}}"
+    unknown = f"{program('ping')} {{port}} no.such.host.invalid"
+    yield "client_fails", Case(
+        "kv",
+        server=f"{program('kv')} {{port}}",
+        client=script(work, "kv", fails),
+        client_exit=1,
+        client_shows=("^read: remote access error$",),
+        server_exit=1,
+        server_shows=("^the client's goodbye: Work Request Flushed Error$",),
+    )
+    yield "unknown_host", Case(
+        "ping", client=unknown, client_exit=1, client_shows=("^rdma_getaddrinfo: .* name",)
+    )
+    yield "empty_file", Case(
+        "copy",
+        client=f"{program('copy')} {{port}} {shlex.quote(str(work))}/empty {{addr}}",
+        client_exit=1,
+        client_shows=("/empty: it is empty$",),
+    )
+    yield "no_number", Case(
+        "lock", client=f"{program('lock')} {{port}} x", client_exit=1, client_shows=("^CLIENTS: a number from",)
+    )
+
+
 def script(work, name, text):
     path = pathlib.Path(work) / f"{name}.sh"
-    path.write_text(text.replace("{port}", "$1").replace("{addr}", "$2") + "\n", encoding="ascii")
-    return f"sh {path} {{port}} {{addr}}"
+    path.write_text(text.replace("{port}", "$1").replace("{addr}", "$2") + "\n", encoding="utf-8")
+    return f"sh {shlex.quote(str(path))} {{port}} {{addr}}"
 
 
 def tutorial(source):
@@ -147,6 +177,11 @@ def main():
                         if name == "copy" and outcome.status == "ok":
                             outcome = compared(work)
                         report.add(f"{title}__runs_{way}", outcome)
+        for what, case in failures(lambda name: shlex.quote(f"{work}/{name}.{HEADERS[0]}"), work):
+            title = f"{case.name}__{what}"
+            if os.path.exists(f"{work}/{case.name}.{HEADERS[0]}"):
+                case = dataclasses.replace(case, limit_s=LIMIT_S)
+                report.add(title, harness.run_case(str(build), case, endpoint, log_dir))
     return report.finish()
 
 

@@ -72,7 +72,7 @@ def plain(line):
 class Page:
     def __init__(self, path):
         self.path = path
-        self.lines = path.read_text().splitlines()
+        self.lines = path.read_text(encoding="utf-8").splitlines()
         self.section = path.suffix[1:]
 
     def is_alias(self):
@@ -145,19 +145,19 @@ def exported(source):
     """Public functions of the two version scripts."""
     names = set()
     for script in sorted((source / "lib").glob("*.map")):
-        for node, body in re.findall(r"(?m)^(\w+) \{(.*?)^\}", script.read_text(), re.S):
+        for node, body in re.findall(r"(?m)^(\w+) \{(.*?)^\}", script.read_text(encoding="utf-8"), re.S):
             if "PRIVATE" not in node:
                 names |= {name for name in re.findall(r"(\w+);", body) if VERB.match(name)}
     return names
 
 
 def inline_verbs(source):
-    headers = list((source / "include").rglob("*.h"))
-    return {name for path in headers for name in INLINE.findall(path.read_text()) if not name.endswith("_")}
+    texts = (path.read_text(encoding="utf-8") for path in (source / "include").rglob("*.h"))
+    return {name for text in texts for name in INLINE.findall(text) if not name.endswith("_")}
 
 
 def wanted_pages(listing):
-    for line in listing.read_text().splitlines():
+    for line in listing.read_text(encoding="utf-8").splitlines():
         if line and not line.startswith("#"):
             yield line.split(" -> ")[0]
 
@@ -207,7 +207,7 @@ def synopsis(page, headers):
 
 
 def header_text(source):
-    text = "\n".join(path.read_text() for path in sorted((source / "include").rglob("*.h")))
+    text = "\n".join(path.read_text(encoding="utf-8") for path in sorted((source / "include").rglob("*.h")))
     text = re.sub(r"(?s)/\*.*?\*/", " ", text)
     return re.sub(r"\s*([*(),])\s*", r"\1", " ".join(text.split()))
 
@@ -229,7 +229,7 @@ FLAGS = ["-std=gnu17", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-Wno-unu
 def compiled(source, build, code, work):
     """(problems, program or None)"""
     path, program = work / "example.c", work / "example"
-    path.write_text(code)
+    path.write_text(code, encoding="utf-8")
     command = ["cc", *FLAGS, f"-I{source / 'include'}", str(path)]
     is_program = bool(re.search(r"^int main\(", code, re.M))
     if is_program:

@@ -14,6 +14,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -48,22 +49,27 @@ class Failed(Exception):
 
 
 def run(*command, **options):
-    done = subprocess.run(
+    """What it says. If it does not end in time, or we are to end, all that it has started ends."""
+    with subprocess.Popen(
         [str(word) for word in command],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        timeout=LIMIT_S,
-        check=False,
+        start_new_session=True,
         **options,
-    )
-    if done.returncode:
+    ) as process:
+        try:
+            said = process.communicate(timeout=LIMIT_S)[0]
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    if process.returncode:
         raise Failed(
-            f"{' '.join(map(str, command))[:200]}: ended with {done.returncode}\n{done.stdout[-3000:]}"
+            f"{' '.join(map(str, command))[:200]}: ended with {process.returncode}\n{said[-3000:]}"
         )
-    return done.stdout
+    return said
 
 
 def need(*programs):
@@ -415,4 +421,5 @@ class Install:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     sys.exit(Install(sys.argv[1]).all())

@@ -7,6 +7,7 @@ usage: many.py BUILD_DIR [PATTERN...]
 """
 import os
 import re
+import shlex
 import sys
 
 import hosts
@@ -28,7 +29,7 @@ class Many(suite.Suite):
 
     def case(self, options=""):
         """many.c on both sides."""
-        command = f"{os.path.join(self.build, 'tests', 'net', 'many')} -d {{dev}} -g {{gid}} -p {{port}} -n {CONNECTIONS} {options}"
+        command = f"{shlex.quote(os.path.join(self.build, 'tests', 'net', 'many'))} -d {{dev}} -g {{gid}} -p {{port}} -n {CONNECTIONS} {options}"
         shows = ("^all data right$",)
         return harness.Case(
             f"{CONNECTIONS} connections",

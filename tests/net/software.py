@@ -166,7 +166,7 @@ def dapl_crashes(folder):
 
 def dapl_cases(registry, not_here):
     """DAPL's provider for rdma_cm is named in a registry of ours."""
-    command = f"env DAT_OVERRIDE={registry} dtest -P verbatim"
+    command = f"env DAT_OVERRIDE={shlex.quote(registry)} dtest -P verbatim"
     for options in ("-b 4096", "-b 4096 -p", "-b 65536 -c"):
         yield Case(
             f"dtest {options}",
@@ -226,7 +226,7 @@ class Software(suite.Suite):
             pathlib.Path(tolerant).write_text(f'"$@" || [ $? = {errno.ECANCELED} ]\n', encoding="ascii")
             cases = [
                 *ucx_cases(),
-                *libfabric_cases(f"sh {tolerant}"),
+                *libfabric_cases(f"sh {shlex.quote(tolerant)}"),
                 *fio_cases(),
                 *qperf_cases(),
                 *dapl_cases(registry, dapl_crashes(self.log_dir)),
@@ -312,15 +312,15 @@ class Software(suite.Suite):
         for rank in range(RANKS):
             host = b if way == "between" and rank >= RANKS // 2 else a
             starts.append(
-                f'nsenter --net=/proc/{host.holder.pid}/ns/net {program} {rank} {RANKS} {directory} vb_eth0 & pids="$pids $!"'
+                f'nsenter --net=/proc/{host.holder.pid}/ns/net {shlex.quote(program)} {rank} {RANKS} {shlex.quote(directory)} vb_eth0 & pids="$pids $!"'
             )
         script = os.path.join(self.log_dir, f"gloo.{way}.sh")
         pathlib.Path(script).write_text(
-            "\n".join([*starts, "for p in $pids; do wait $p || exit 1; done\n"]), encoding="ascii"
+            "\n".join([*starts, "for p in $pids; do wait $p || exit 1; done\n"]), encoding="utf-8"
         )
         case = Case(
             name,
-            client=f"env VERBATIM_LOCAL={'off' if way == 'wire' else 'on'} sh {script}",
+            client=f"env VERBATIM_LOCAL={'off' if way == 'wire' else 'on'} sh {shlex.quote(script)}",
             limit_s=LIMIT_S,
             client_shows=tuple(f"^rank {rank} of {RANKS} has all numbers$" for rank in range(RANKS)),
         )

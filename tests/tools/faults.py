@@ -14,6 +14,7 @@ import dataclasses
 import os
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -60,7 +61,7 @@ class FaultyProgram(harness.Program):
 
     def argv(self, build, prefix):
         faults = ["--faults", self.faults] if self.faults else []
-        return [VERBATIM, "run", "--debug", *faults, *self.command.split()]
+        return [VERBATIM, "run", "--debug", *faults, *shlex.split(self.command)]
 
 
 # ---- programs ----

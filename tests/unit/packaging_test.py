@@ -142,7 +142,7 @@ def installed(sums, is_url):
         stands.put(
             "curl",
             'for word; do url=$word; done; while [ "$1" != -o ]; do shift; done; '
-            f'url=${{url%%\\?*}}; cp "{stands.path}/releases/${{url##*/}}" "$2" 2>/dev/null',
+            f'url=${{url%%\\?*}}; cp "{stands.path}/releases/${{url##*/}}" "$2" 2>/dev/null || exit 22',
         )
         archive = f"https://host.example/v1/{NAME}?key=a/b" if is_url else f"releases/{NAME}"
         done = stands.run("sh", INSTALL, archive, "to", TMPDIR=str(stands.path))
@@ -172,6 +172,32 @@ def release__that_is_not_there():
         done = stands.run("sh", INSTALL, "https://host.example/x.tar.gz", "to")
         expect(done.stderr, "install-release.sh: https://host.example/x.tar.gz cannot be downloaded\n")
         assert not (stands.path / "to").exists(), "it made the folder"
+
+
+@case
+def release__whose_sums_cannot_be_asked_for():
+    with Stands() as stands:
+        make_release(stands.path / "releases")
+        stands.put(
+            "curl",
+            'for word; do url=$word; done; [ "${url##*/}" != SHA256SUMS ] || { echo no route >&2; exit 7; }; '
+            f'while [ "$1" != -o ]; do shift; done; cp "{stands.path}/releases/{NAME}" "$2"',
+        )
+        done = stands.run("sh", INSTALL, f"https://host.example/{NAME}", "to", TMPDIR=str(stands.path))
+        expect((done.returncode, done.stderr.endswith("cannot be told: no route\n")), (1, True))
+        assert not (stands.path / "to").exists(), "it made the folder"
+
+
+# ---- continuous integration ----
+
+
+@case
+def workflows__give_each_job_a_time_limit():
+    for path in sorted((SOURCE / ".github" / "workflows").glob("*.yml")):
+        jobs = re.split(r"(?m)^  (\w+):$", path.read_text(encoding="utf-8").split("\njobs:\n")[1])[1:]
+        assert jobs, f"{path.name} has no jobs"
+        for name, text in zip(jobs[::2], jobs[1::2]):
+            assert re.search(r"(?m)^    timeout-minutes: \d+$", text), f"{path.name}: {name} may run for hours"
 
 
 def act(tag, archive=""):
@@ -220,6 +246,47 @@ def clean__removes_what_make_makes():
         said = stands.run("make", "-n", "-C", SOURCE, "clean", "BUILD=b", MAKEFLAGS="").stdout
     for name in set(re.findall(r"\$\(BUILD\)[-\w]*", read("Makefile"))):
         assert name.replace("$(BUILD)", "b") in said.split(), f"{name} is left"
+
+
+# ---- paths and cmocka ----
+
+
+@case
+def prefix__may_have_spaces_and_be_relative():
+    for prefix, absolute in (("/opt/a  b", "/opt/a  b"), ("a b", f"{SOURCE}/a b")):
+        with Stands() as stands:
+            stands.put("meson", 'printf "<%s>" "$@"; echo')
+            stands.put("ninja", "")
+            said = stands.run("make", "-C", SOURCE, "install", "BUILD=b", f"PREFIX={prefix}", MAKEFLAGS="").stdout
+        assert f"<--prefix><{absolute}>" in said and f"<-Dprefix={absolute}>" in said, said
+
+
+@case
+def check__leaves_a_build_that_can_do_without_cmocka():
+    for has_cmocka, last in (("true", "-Dtests=true"), ("false", "-Dtests=false")):
+        with Stands() as stands:
+            stands.put("meson", f'echo "$@" >>{stands.path}/called')
+            stands.put("ninja", "exit 1")
+            stands.put("pkg-config", has_cmocka)
+            done = stands.run(SOURCE / "scripts" / "check.sh", "b", "quick")
+            called = (stands.path / "called").read_text(encoding="utf-8").splitlines()
+        expect((done.returncode, done.stdout), (1, "0 passed, 1 failed, 0 skipped\n"))
+        expect(called[-1], f"configure b {last}")
+
+
+@case
+def simulations__are_built_where_tests_were_not():
+    for has_cmocka in ("true", "false"):
+        with Stands() as stands:
+            stands.put("meson", 'echo "$@"')
+            stands.put("ninja", 'echo "$@"')
+            stands.put("pkg-config", has_cmocka)
+            for target in ("soak", "mix", "hammer"):
+                done = stands.run("make", "-s", "-C", SOURCE, target, "BUILD=b", "sims=", MAKEFLAGS="")
+                if has_cmocka == "true":
+                    assert "configure b -Dtests=true\n-C b -j" in done.stdout, done.stdout
+                else:
+                    expect((done.returncode, "need cmocka" in done.stderr), (2, True))
 
 
 # ---- make uninstall ----

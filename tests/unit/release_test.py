@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import unittest.mock
 import urllib.error
 
 from cases import expect, run_cases
@@ -147,6 +148,19 @@ def sums__are_of_all_releases():
             check=False,
         )
         expect(said.stdout, "verbatim-1-linux-aarch64.tar.gz: OK\nverbatim-1-linux-x86_64.tar.gz: OK\n")
+
+
+@case
+def time__is_that_of_the_commit_in_an_archive_too():
+    patch = unittest.mock.patch
+    with tempfile.TemporaryDirectory() as folder, patch.object(release, "ROOT", pathlib.Path(folder)):
+        (release.ROOT / "meson.build").touch()
+        os.utime(release.ROOT / "meson.build", (1234567890, 1234567890))
+        with patch.dict(os.environ):
+            os.environ.pop("SOURCE_DATE_EPOCH", None)
+            expect(release.time_of_sources(), 1234567890)
+            os.environ["SOURCE_DATE_EPOCH"] = "7"
+            expect(release.time_of_sources(), 7)
 
 
 if __name__ == "__main__":

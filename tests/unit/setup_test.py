@@ -54,7 +54,7 @@ class Run:
                 timeout=60,
             )
             self.status, self.out, self.err = done.returncode, done.stdout, done.stderr
-            self.notes = notes.read_text().splitlines()
+            self.notes = notes.read_text(encoding="utf-8").splitlines()
 
     def installed(self):
         lines = [n.split() for n in self.notes if n.startswith("apt-get install")]
