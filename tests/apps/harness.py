@@ -58,6 +58,46 @@ class Limit:
         return max(0.0, self.start + slower * self.seconds - time.monotonic())
 
 
+def communicate(process, seconds, text=None):
+    """As its communicate, with a limit that grows with the machine's load."""
+    limit = Limit(seconds)
+    while True:
+        try:
+            return process.communicate(text, timeout=min(1.0, limit.left()))
+        except subprocess.TimeoutExpired:
+            text = None  # it is under way
+            if not limit.left():
+                raise
+
+
+def wait(process, seconds):
+    """As its wait, with a limit that grows with the machine's load."""
+    limit = Limit(seconds)
+    while True:
+        try:
+            return process.wait(min(1.0, limit.left()))
+        except subprocess.TimeoutExpired:
+            if not limit.left():
+                raise
+
+
+def run(words, timeout, check=False, input=None, capture_output=False, **options):
+    """As subprocess.run, with a limit that grows with the machine's load."""
+    if capture_output:
+        options |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    if input is not None:
+        options["stdin"] = subprocess.PIPE
+    with subprocess.Popen(words, **options) as process:
+        try:
+            said = communicate(process, timeout, input)
+        except BaseException:
+            process.kill()
+            raise
+    if check and process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, words, *said)
+    return subprocess.CompletedProcess(words, process.returncode, *said)
+
+
 @dataclasses.dataclass(frozen=True)
 class Endpoint:
     """What a program needs to know to talk over one device."""

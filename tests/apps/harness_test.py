@@ -63,6 +63,29 @@ with socket.create_server(("127.0.0.1", 0)):
 
 
 
+RUN_SAYS = [(3, "in out", "err"), "status 4", "over", "killed", 5]
+
+
+def run_as_subprocess():
+    said = []
+    both = "printf '%s out' $(cat); printf err >&2; exit 3"
+    done = harness.run(["sh", "-c", both], timeout=60, input="in", capture_output=True, text=True)
+    said.append((done.returncode, done.stdout, done.stderr))
+    try:
+        harness.run(["sh", "-c", "exit 4"], timeout=60, check=True)
+    except subprocess.CalledProcessError as error:
+        said.append(f"status {error.returncode}")
+    try:
+        harness.run(["sh", "-c", "echo $$; exec sleep 1000"], timeout=0.3, stdout=subprocess.PIPE)
+    except subprocess.TimeoutExpired as error:
+        said.append("over")
+        pid = int(error.stdout)
+        said.append("left" if os.path.exists(f"/proc/{pid}") else "killed")
+    with subprocess.Popen(["sh", "-c", "sleep 1.5; exit 5"]) as process:
+        said.append(harness.wait(process, 60))
+    return said
+
+
 def one_may_wait(name, server_s, client_s, shows, limit_s=120.0):
     """A server and a client that sleep so long behind what they say."""
     return Case(
@@ -279,6 +302,8 @@ def main():
             os.getloadavg = lambda load=load: (load, load, load)
             limits[load] = round(harness.Limit(10).left())
         check("limit__grows_with_the_load_but_not_for_ever", limits == {0.0: 10, 1e6: 40}, limits)
+        said = run_as_subprocess()
+        check("run__is_that_of_subprocess_but_for_its_limit", said == RUN_SAYS, said)
 
         ports = {harness.free_port() for _ in range(50)}
         check("free_port__differs", len(ports) == 50, ports)

@@ -152,7 +152,7 @@ def dapl_crashes(folder):
     )
     if not shutil.which("dtest"):
         return ""
-    done = subprocess.run(
+    done = harness.run(
         ["dtest", "-P", "nobody"],
         env={**os.environ, "DAT_OVERRIDE": registry},
         capture_output=True,

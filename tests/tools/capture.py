@@ -445,7 +445,7 @@ def flushes_and_atomic_writes():
     ):
         path = log(f"{name}.pcapng")
         program = os.path.join(BUILD, "tests", "conformance", "rc", f"test_rc_{test}")
-        done = subprocess.run(
+        done = harness.run(
             [VERBATIM, "run", f"--capture={path}", "--", program, f"{case_name} (two processes)"],
             capture_output=True,
             text=True,
@@ -661,7 +661,7 @@ def pinging(client=PING_CLIENT + " -C 100000000"):
 
 def captured(name, *options):
     path = log(f"{name}.pcapng")
-    done = subprocess.run(
+    done = harness.run(
         [VERBATIM, "capture", *options, path], capture_output=True, text=True, check=False, timeout=LIMIT_S
     )
     expect(done.returncode, 0, f"exit status ({done.stderr})")
@@ -731,7 +731,7 @@ def capture_ends_with_its_end():
         with subprocess.Popen(words, stderr=subprocess.DEVNULL) as tool:
             try:
                 wait_for(lambda: capturing(client), "the capture runs")
-                second = subprocess.run(
+                second = harness.run(
                     [VERBATIM, "capture", f"--pid={client}", log("second.pcapng")],
                     capture_output=True,
                     text=True,
@@ -796,7 +796,7 @@ def two_at_once():
                 expect(taken_by_another(second), sorted((server, client)), "processes that are taken")
                 expect(len(Capture(second).interfaces), 2, "interfaces")
                 words = [VERBATIM, "capture", f"--pid={server}", second]
-                done = subprocess.run(words, capture_output=True, check=False, timeout=LIMIT_S)
+                done = harness.run(words, capture_output=True, check=False, timeout=LIMIT_S)
                 expect(done.returncode, 1, "exit status, where none of those that were named is captured")
             finally:
                 first.terminate()
@@ -811,7 +811,7 @@ def processes_of_another_pid_namespace():
     with pinging():
         path = log("namespace.pcapng")
         words = [*inside, VERBATIM, "capture", "--packets=100", path]
-        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=LIMIT_S)
+        done = harness.run(words, capture_output=True, text=True, check=False, timeout=LIMIT_S)
         expect((done.returncode, Capture(path).interfaces), (0, ["?[0]"] * 2), done.stderr)
     return None
 
@@ -827,7 +827,7 @@ def run__with_the_pid_of_another():
         waits.stdin.write(b"x\n")
         waits.stdin.flush()
         expect(waits.stdout.readline(), b"x\n", "it runs")
-        done = subprocess.run([*second, "ibv_devinfo"], capture_output=True, check=False, timeout=LIMIT_S)
+        done = harness.run([*second, "ibv_devinfo"], capture_output=True, check=False, timeout=LIMIT_S)
         expect((done.returncode, done.stderr), (0, b""), "the second one")
     expect(len(Capture(log("second")).interfaces), 1, "processes")
     return None
@@ -842,7 +842,7 @@ def captured_process_dies():
         )
         wait_for(lambda: has_packets(path), "packets of it")
         os.kill(client, signal.SIGKILL)
-        said = tool.communicate(timeout=LIMIT_S)[1]
+        said = harness.communicate(tool, LIMIT_S)[1]
         expect(tool.returncode, 0, said)
         expect(len(Capture(path).judge().packets) > 10, True, "what it had noted")
 
@@ -854,7 +854,7 @@ def interrupt_writes_the_rest():
         tool = subprocess.Popen([VERBATIM, "capture", path], stderr=subprocess.PIPE, text=True)
         wait_for(lambda: has_packets(path), "packets of both")
         tool.send_signal(signal.SIGINT)
-        said = tool.communicate(timeout=LIMIT_S)[1]
+        said = harness.communicate(tool, LIMIT_S)[1]
         capture = Capture(path).judge()
         expect((tool.returncode, f"{len(capture.packets)} packets" in said), (0, True), said)
         expect(set(capture.statistics), set(capture.interfaces), "statistics of each interface")
@@ -927,7 +927,7 @@ def drops_are_counted_and_told():
         tool.send_signal(signal.SIGCONT)
         wait_for(lambda: os.path.getsize(path) > before + (2 << 20), "more than the ring holds")
         tool.send_signal(signal.SIGINT)
-        said = tool.communicate(timeout=LIMIT_S)[1]
+        said = harness.communicate(tool, LIMIT_S)[1]
         capture = Capture(path).judge()
         received, dropped = capture.statistics[capture.interfaces[0]]
         expect(
@@ -1073,7 +1073,7 @@ def sentences_are_events():
 @case
 def connection_events_are_events():
     path = log("alone.pcapng")
-    done = subprocess.run(
+    done = harness.run(
         [VERBATIM, "run", f"--capture={path}", *"rping -c -a 127.0.0.1 -p 7999 -C 1".split()],
         capture_output=True,
         text=True,
@@ -1091,7 +1091,7 @@ def connection_events_are_events():
 @case
 def run__statuses_and_streams():
     def status(*args, **options):
-        done = subprocess.run(
+        done = harness.run(
             [VERBATIM, "run", f"--capture={log('run.pcapng')}", *args],
             capture_output=True,
             text=True,
@@ -1139,7 +1139,7 @@ def run__signals_reach_the_program():
     ) as tool:
         expect(tool.stdout.readline(), "up\n", "it runs")
         tool.terminate()
-        expect((tool.wait(LIMIT_S), tool.stdout.read()), (7, "got\n"), "the program's own way")
+        expect((harness.wait(tool, LIMIT_S), tool.stdout.read()), (7, "got\n"), "the program's own way")
 
 
 def rping_pair(port):
@@ -1158,7 +1158,7 @@ def run__in_a_machines_first_seconds():
         return "no clock can be set back here"
     script = rping_pair(7478).replace("-C 5", "-C 500")
     words = [*ran, age, VERBATIM, "run", f"--capture={path}", "sh", "-c", script]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=LIMIT_S)
+    done = harness.run(words, capture_output=True, text=True, check=False, timeout=LIMIT_S)
     expect(done.returncode, 0, done.stderr)
     capture = Capture(path)
     for records in capture.packets, capture.events:
@@ -1178,7 +1178,7 @@ def run__signals_that_come_together():
         for number in signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGCONT:
             tool.send_signal(number)
         try:
-            expect(tool.wait(LIMIT_S), 7, "the program's own way")
+            expect(harness.wait(tool, LIMIT_S), 7, "the program's own way")
         finally:
             tool.kill()
         expect(sorted(tool.stdout.read().split()), ["one", "two"], "those before")
@@ -1216,7 +1216,7 @@ sys.exit(failed != 0)
 def run__all_of_many_that_come_and_go():
     path, many = log("many.pcapng"), 260
     words = [f"--capture={path}", "--buffer=1", sys.executable, "-c", CHILDREN, str(many)]
-    done = subprocess.run(
+    done = harness.run(
         [VERBATIM, "run", *words], capture_output=True, text=True, check=False, timeout=4 * LIMIT_S
     )
     expect((done.returncode, done.stderr), (0, ""), "exit status and complaints")
@@ -1227,7 +1227,7 @@ def run__all_of_many_that_come_and_go():
 def run__more_that_come_and_go_than_descriptors():
     path, many = log("more.pcapng"), 80
     words = [f"--capture={path}", "--buffer=1", sys.executable, "-c", CHILDREN, str(many)]
-    done = subprocess.run(
+    done = harness.run(
         [VERBATIM, "run", *words],
         capture_output=True,
         text=True,
@@ -1278,7 +1278,7 @@ def reader_along():
             expect(tool.stdout.read(4), b"\x0a\x0d\x0d\x0a", "the section's beginning")
         finally:
             tool.terminate()
-        expect(tool.wait(LIMIT_S), 0, "exit status")
+        expect(harness.wait(tool, LIMIT_S), 0, "exit status")
 
 
 @case
@@ -1291,7 +1291,7 @@ def no_hangup():
         with open(f"/proc/{tool.pid}/status", encoding="ascii", errors="replace") as status:
             ignored = int(re.search(r"^SigIgn:\s*(\w+)", status.read(), re.MULTILINE)[1], 16)
         tool.terminate()
-        expect((ignored & 1, tool.wait(LIMIT_S)), (1, 0), "the hangup is ignored")
+        expect((ignored & 1, harness.wait(tool, LIMIT_S)), (1, 0), "the hangup is ignored")
 
 
 @case
@@ -1299,9 +1299,9 @@ def closed_streams():
     """What is said does not get into the file, which would be the first to be opened."""
     path = log("closed.pcapng")
     words = ["sh", "-c", f'exec {VERBATIM} "$@" 2>&-', "sh"]
-    subprocess.run([*words, "capture", "--seconds=0.1", path], check=True, timeout=LIMIT_S)
+    harness.run([*words, "capture", "--seconds=0.1", path], check=True, timeout=LIMIT_S)
     expect(Capture(path).packets, [], "packets")
-    done = subprocess.run(
+    done = harness.run(
         [*words, "run", f"--capture={path}", "sh", "-c", "echo said >&2"], check=False, timeout=LIMIT_S
     )
     expect(done.returncode != 0, True, "the program's stream is closed, too")
@@ -1311,7 +1311,7 @@ def closed_streams():
 @case
 def run__all_that_it_starts():
     path = log("children.pcapng")
-    done = subprocess.run(
+    done = harness.run(
         [VERBATIM, "run", f"--capture={path}", "sh", "-c", rping_pair(7477)],
         capture_output=True,
         text=True,
@@ -1324,7 +1324,7 @@ def run__all_that_it_starts():
 
 
 def run(*args, **options):
-    return subprocess.run(
+    return harness.run(
         [VERBATIM, "run", *args], capture_output=True, text=True, check=False, timeout=LIMIT_S, **options
     )
 
@@ -1352,7 +1352,7 @@ def run__timeline():
     done = run(f"--timeline={page}", f"--capture={path}", "sh", "-c", RPING_PAIR)
     expect(done.returncode, 0, done.stderr)
     made = log("made.html")
-    subprocess.run([VERBATIM, "timeline", path, made], check=True, timeout=LIMIT_S)
+    harness.run([VERBATIM, "timeline", path, made], check=True, timeout=LIMIT_S)
     expect(held_by(page) == held_by(made), True, "the same page as of the capture")
     started = log("started")
     for bad in "/nonexistent/page.html", "-", "":
@@ -1379,7 +1379,7 @@ def run__timeline_without_room():
     words = ["unshare", "--mount", "sh", "-c", mount, "sh", VERBATIM, "run"]
     if subprocess.run([*words[:-2], "true"], capture_output=True, check=False).returncode:
         return "nothing can be mounted here"
-    done = subprocess.run(
+    done = harness.run(
         [*words, f"--timeline={page}", "sh", "-c", RPING_PAIR.replace("-C 5", "-C 200")],
         capture_output=True,
         text=True,
@@ -1462,7 +1462,7 @@ def run__latency_tells_what_was_lost():
         wait_for(lambda: done_by_client() > enough, "more than the ring has room for")
         tool.send_signal(signal.SIGCONT)
         tool.terminate()
-        said = tool.communicate(timeout=LIMIT_S)[1]
+        said = harness.communicate(tool, LIMIT_S)[1]
         expect(re.search(r"  [1-9]\d* packets or events were lost", said) is not None, True, said)
         expect("/dev/null" in said, False, f"a file that the user does not know: {said}")
         expect([key[0] for key in rows_of(said)], ["WRITE"], said)
@@ -1473,7 +1473,7 @@ def run__latency_tells_what_was_lost():
 def nobody_captures():
     """The variable without a capture: a program goes its way."""
     environment = os.environ | {"VERBATIM_CAPTURE": "verbatim/capture/0", "VERBATIM_DEBUG": "1"}
-    done = subprocess.run(
+    done = harness.run(
         [VERBATIM, "run", "ibv_devinfo"],
         capture_output=True,
         text=True,
@@ -1508,7 +1508,7 @@ def a_recorder_without_a_processor_is_waited_for():
 @case
 def who_is_not_there_is_told():
     path = log("absent.pcapng")
-    done = subprocess.run(
+    done = harness.run(
         [VERBATIM, "capture", "--pid=1", path], capture_output=True, text=True, check=False, timeout=LIMIT_S
     )
     expect(
@@ -1537,7 +1537,7 @@ def usage():
         ["--pid=5x", "a"],
         ["--opcode=", "a"],
     ):
-        done = subprocess.run([VERBATIM, "capture", *args], capture_output=True, check=False, timeout=LIMIT_S)
+        done = harness.run([VERBATIM, "capture", *args], capture_output=True, check=False, timeout=LIMIT_S)
         expect(done.returncode, 125, f"capture {' '.join(args)}")
     many = [f"--pid={pid}" for pid in range(1, 66)]
     done = subprocess.run([VERBATIM, "capture", *many, "a"], capture_output=True, text=True, check=False)

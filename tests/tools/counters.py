@@ -332,7 +332,10 @@ def drops__are_counted_beside_a_stopped_receiver():
         wait_for(lambda: sum(row["sends"] for row in looked("stats")), "datagrams go")
         os.kill(server, signal.SIGSTOP)
         wait_for(
-            lambda: any(row["pid"] == client and row["dropped_no_room"] for row in looked("stats")), "drops"
+            lambda: any(
+                row["pid"] == client and row["dropped_no_room"] for row in looked("stats", timeout=1)
+            ),
+            "drops",
         )
 
 
@@ -412,7 +415,7 @@ def tree__readers_in_two_pid_namespaces():
     with user_of_tree():
         with traffic("two", ["send"], "local"):
             found = [
-                int(subprocess.run(words, capture_output=True, text=True, check=True, timeout=LIMIT_S).stdout)
+                int(harness.run(words, capture_output=True, text=True, check=True, timeout=LIMIT_S).stdout)
                 for words in (read, [*inside, *read], read, [*inside, *read])
             ]
     expect(found, [found[0]] * 4, "SENDs that readers saw")

@@ -40,7 +40,7 @@ def case(function):
 
 def doctor(*args, prefix=(), before=None, env=None):
     """(exit status, {name: finding})"""
-    done = subprocess.run(
+    done = harness.run(
         [*prefix, VERBATIM, "doctor", "--json", *args],
         capture_output=True,
         text=True,
@@ -480,7 +480,7 @@ def settings_that_mean_nothing():
             ("ok", False) if means_something else ("note", True),
             f"{setting}: {finding}",
         )
-        done = subprocess.run(
+        done = harness.run(
             [VERBATIM, "run", "ibv_devices"],
             capture_output=True,
             text=True,

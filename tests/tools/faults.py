@@ -15,7 +15,6 @@ import os
 import pathlib
 import re
 import shlex
-import subprocess
 import sys
 import time
 
@@ -370,7 +369,7 @@ def twice(fault):
 
 
 def verbatim(*args, **environment):
-    return subprocess.run(
+    return harness.run(
         [VERBATIM, *args],
         capture_output=True,
         text=True,

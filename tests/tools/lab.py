@@ -152,7 +152,7 @@ def programs():
         with subprocess.Popen(words, env=ENV, stdout=subprocess.PIPE) as program:
             program.stdout.readline()
             program.terminate()
-            expect(program.wait(LIMIT_S), 128 + signal.SIGTERM, "SIGTERM is passed on")
+            expect(harness.wait(program, LIMIT_S), 128 + signal.SIGTERM, "SIGTERM is passed on")
 
 
 @case
@@ -199,7 +199,7 @@ def no_hangup():
             one.send_signal(signal.SIGHUP)
             one.send_signal(signal.SIGUSR1)
             try:
-                expect((one.wait(LIMIT_S), one.stdout.read()), (3, "end\n"), "what the program got")
+                expect((harness.wait(one, LIMIT_S), one.stdout.read()), (3, "end\n"), "what the program got")
             finally:
                 one.kill()
 
@@ -231,7 +231,7 @@ def command_has_an_odd_name():
     with tempfile.TemporaryDirectory(prefix="o'neil $HOME ü") as folder:
         command = shutil.copy(VERBATIM, folder)
         os.symlink(os.path.join(build, "lib"), os.path.join(folder, "lib"))
-        subprocess.run([command, "lab", "up", "--hosts=2"], env=ENV, check=True, timeout=LIMIT_S)
+        harness.run([command, "lab", "up", "--hosts=2"], env=ENV, check=True, timeout=LIMIT_S)
         expect(lab("exec", "h1", "ssh", "h2", "hostname"), "h2\n", "from host to host")
         lab("down")
         nothing_left()
@@ -330,7 +330,7 @@ def rping():
 
             until(say, has_pinged)  # which the server does not hear at first
             expect(len(re.findall("^ping data", done.stdout, re.MULTILINE)), 3, say)
-            one.wait(LIMIT_S)
+            harness.wait(one, LIMIT_S)
     return None
 
 
@@ -355,7 +355,7 @@ def each_process_is_killed():
                                    stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as one:  # fmt: skip
                 one.stdout.readline()
                 os.kill(process(name), signal.SIGKILL)
-                expect(one.wait(LIMIT_S), 125, f"{name} is killed: its programs end")
+                expect(harness.wait(one, LIMIT_S), 125, f"{name} is killed: its programs end")
             nothing_left()
 
 
@@ -378,7 +378,7 @@ def host_is_killed():
                               stdout=subprocess.PIPE) as one:  # fmt: skip
             one.stdout.readline()
             os.kill(process("h1"), signal.SIGKILL)
-            expect(one.wait(LIMIT_S), 137, "its programs end")
+            expect(harness.wait(one, LIMIT_S), 137, "its programs end")
         until("the lab knows", lambda: states() == {"h1": "down", "h2": "up"})
         lab("exec", "h1", "true", status=125)
         said = lab("exec", "h2", sys.executable, "-c", CONNECT)
@@ -427,7 +427,7 @@ def hosts_pause():
             until("they go on", lambda: [state(pid) for pid in sleeping] == ["S", "S"])
             lab("host", "pause", "h1")
             lab("host", "kill", "h1")
-            expect(one.wait(LIMIT_S), 137, "a paused host can be killed")
+            expect(harness.wait(one, LIMIT_S), 137, "a paused host can be killed")
 
 
 @case
@@ -497,7 +497,7 @@ def datagrams(sender, receiver, count, pause_s=0):
         try:
             lab("exec", sender, sys.executable, "-c", SEND, f"10.99.0.{receiver[1:]}", str(count),
                 str(pause_s))  # fmt: skip
-            return [int(word) for word in one.communicate(timeout=LIMIT_S)[0].split()]
+            return [int(word) for word in harness.communicate(one, LIMIT_S)[0].split()]
         finally:
             one.kill()
 

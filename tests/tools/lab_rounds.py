@@ -78,7 +78,7 @@ def one_round(chance, is_killed):
             with running(name, "sh", "-c", script) as client:
                 if is_killed:
                     killed = kill_one(chance)
-                elif client.wait(LIMIT_S):
+                elif harness.wait(client, LIMIT_S):
                     raise Failure(f"{name} did not reach all others")
         if is_killed:
             lab_process("down", prefix=USER)  # of what is still there

@@ -52,17 +52,19 @@ def expect(found, wanted, what):
 
 
 def verbatim(*args, status=0):
-    done = subprocess.run([VERBATIM, *args], capture_output=True, text=True, check=False, timeout=LIMIT_S)
+    done = harness.run([VERBATIM, *args], capture_output=True, text=True, check=False, timeout=LIMIT_S)
     expect(done.returncode, status, f"exit status of {' '.join(args)} ({done.stderr.strip()})")
     return done.stdout
 
 
-def looked(*args, status=0):
-    return json.loads(verbatim(*args, "--json", status=status))["processes"]
+def looked(*args, status=0, timeout=20):
+    """timeout: seconds that a process has to answer. Where one is stopped, all of them pass."""
+    words = (*args, f"--timeout={timeout}", "--json")
+    return json.loads(verbatim(*words, status=status))["processes"]
 
 
 def processes():
-    return {row["pid"]: row for row in looked("ps")}
+    return {row["pid"]: row for row in looked("ps", timeout=1)}
 
 
 def shown(pid):
@@ -296,7 +298,7 @@ def help__of_each_command():
 
 @case
 def ps__who_is_not_there_is_told():
-    done = subprocess.run([VERBATIM, "ps", "1"], capture_output=True, text=True, check=False, timeout=LIMIT_S)
+    done = harness.run([VERBATIM, "ps", "1"], capture_output=True, text=True, check=False, timeout=LIMIT_S)
     expect((done.returncode, done.stdout, "process 1 is not" in done.stderr), (1, "", True), done.stderr)
     with pinging() as (server, _):
         expect(
@@ -310,7 +312,7 @@ def ps__without_proc():
         return "no mounts of its own"
     hidden = f"mount -n -t tmpfs none /run && mount -n --bind /run /proc && exec {VERBATIM} ps --json"
     with pinging() as (server, client):
-        done = subprocess.run(
+        done = harness.run(
             ["unshare", "--mount", "--propagation", "unchanged", "sh", "-c", hidden],
             capture_output=True,
             text=True,
@@ -327,7 +329,7 @@ def ps__without_proc():
 def output_that_cannot_be_written():
     for words in "ps --json", "--version", "--help", "help top", "stats --help", "faults", "faults --words", "lab --help":
         with open("/dev/full", "wb") as full:
-            done = subprocess.run(
+            done = harness.run(
                 [VERBATIM, *words.split()],
                 stdout=full,
                 stderr=subprocess.PIPE,
@@ -447,7 +449,7 @@ def show__very_many_regions():
         try:
             expect(program.stdout.readline(), "True\n", "it has regions")
             for format in [], ["--json"]:
-                done = subprocess.run(
+                done = harness.run(
                     [VERBATIM, "show", *format, "--timeout=20", "mrs"],
                     capture_output=True,
                     text=True,
@@ -469,7 +471,7 @@ def stats__of_another_pid_namespace():
         return "no namespace of pids can be made here"
     with contextlib.ExitStack() as idle, running("rping -s -P -a 127.0.0.1 -p 7475") as (server,):
         client = [VERBATIM, "run", *"rping -c -a 127.0.0.1 -p 7475 -C 300".split()]
-        subprocess.run(client, check=True, timeout=LIMIT_S)
+        harness.run(client, check=True, timeout=LIMIT_S)
         expect(looked("stats", str(server))[0]["requests"] > 0, True, "requests")
         while next(iter(processes())) == server:
             idle.enter_context(named(b"idle"))  # until one of them is in front of it
@@ -486,7 +488,7 @@ def ps__without_descriptors():
     """For sockets, or for what the answers are written to: all are shown, or it says why not."""
     with pinging():
         for limit in range(4, 12):
-            done = subprocess.run(
+            done = harness.run(
                 ["sh", "-c", f"ulimit -n {limit}; exec {VERBATIM} ps"],
                 capture_output=True,
                 text=True,
@@ -585,7 +587,7 @@ def ps__many_at_once():
             expect(
                 {
                     p["process"]["trouble"]
-                    for p in json.loads(one.communicate(timeout=LIMIT_S)[0])["processes"]
+                    for p in json.loads(harness.communicate(one, LIMIT_S)[0])["processes"]
                 },
                 {""},
                 "answers",
@@ -602,7 +604,7 @@ def listener(slot):
 @case
 def ps__silent_listener():
     with listener(4001):
-        found = looked("ps", "--timeout=0.3")
+        found = looked("ps", timeout=0.3)
         expect(
             [(row["pid"], row["trouble"]) for row in found],
             [(os.getpid(), "no answer in time")],

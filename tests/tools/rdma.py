@@ -28,7 +28,7 @@ def case(function):
 
 
 def rdma(*args, status=0, user=(), limit=LIMIT_S):
-    done = subprocess.run(
+    done = harness.run(
         [*user, VERBATIM, "run", "rdma", *args], capture_output=True, text=True, check=False, timeout=limit
     )
     expect(done.returncode, status, f"exit status of rdma {' '.join(args)} ({done.stderr.strip()})")
@@ -411,7 +411,7 @@ def requests__of_any_shape():
             [(3, 0)],
         ),
     }
-    done = subprocess.run(
+    done = harness.run(
         [VERBATIM, "run", sys.executable, "-c", RAW],
         input=json.dumps([raw.hex() for raw, _ in wanted.values()]),
         capture_output=True,

@@ -284,7 +284,7 @@ def partition_in_a_stream():
             )
             for _ in range(2)
         ]
-        texts = [each.communicate(timeout=LONG_S)[0].decode() for each in both]
+        texts = [harness.communicate(each, LONG_S)[0].decode() for each in both]
     seen = []
     for text, each in zip(texts, both):
         expect(each.returncode, 0, f"exit status: {text[-2000:]}")
@@ -328,7 +328,7 @@ def interrupted():
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         with living(preexec_fn=functools.partial(signal.signal, number, signal.SIG_DFL)) as one:
             one.send_signal(number)
-            said = one.communicate(timeout=LIMIT_S)[0]
+            said = harness.communicate(one, LIMIT_S)[0]
             expect(one.returncode, 128 + number, f"exit status {said}")
             says(said, f"FAILED: it was interrupted by {signal.Signals(number).name}", "it had not ended")
 
@@ -339,7 +339,7 @@ def no_hangup():
     with living(preexec_fn=functools.partial(signal.signal, signal.SIGHUP, signal.SIG_IGN)) as one:
         one.send_signal(signal.SIGHUP)
         one.send_signal(signal.SIGTERM)
-        said = one.communicate(timeout=LIMIT_S)[0]
+        said = harness.communicate(one, LIMIT_S)[0]
         expect(one.returncode, 128 + signal.SIGTERM, f"exit status {said}")
         says(said, "FAILED: it was interrupted by SIGTERM")
 
@@ -361,7 +361,7 @@ def lab_is_killed():
     for name in ("verbatim-lab", "lab-switch"):
         with living() as one:
             os.kill(labs.process(name), signal.SIGKILL)
-            said = one.communicate(timeout=LIMIT_S)[0]
+            said = harness.communicate(one, LIMIT_S)[0]
             expect(one.returncode, 1, f"{name} is killed: {said}")
             says(said, "the lab was ended from outside")
 
@@ -375,11 +375,11 @@ def reader_stands_still():
         one.send_signal(signal.SIGINT)
         until("the lab ends", lambda: "yes" not in marked().values())
         one.send_signal(signal.SIGINT)
-        expect(one.wait(LIMIT_S), 128 + signal.SIGINT, "and so does the command")
+        expect(harness.wait(one, LIMIT_S), 128 + signal.SIGINT, "and so does the command")
     with living(text=flood, until_it_is_up=False) as one:
         one.stdout.readline()
         one.stdout.close()
-        expect(one.wait(LIMIT_S), -signal.SIGPIPE, "a reader that is gone")
+        expect(harness.wait(one, LIMIT_S), -signal.SIGPIPE, "a reader that is gone")
 
 
 @case

@@ -87,7 +87,7 @@ def run_in_node(page, script):
     path = page + ".js"
     with open(path, "w", encoding="utf-8") as file:
         file.write(program)
-    done = subprocess.run(
+    done = harness.run(
         ["node", path], capture_output=True, text=True, check=False, timeout=capture.LIMIT_S
     )
     if done.returncode:

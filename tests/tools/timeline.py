@@ -68,7 +68,7 @@ def read(path):
 
 
 def made(page, *captures):
-    done = subprocess.run(
+    done = harness.run(
         [VERBATIM, "timeline", *captures, page], capture_output=True, text=True, check=False, timeout=LIMIT_S
     )
     expect((done.returncode, done.stdout), (0, ""), done.stderr)
@@ -148,7 +148,7 @@ def ten_captures():
 
 
 def complaint(*args):
-    done = subprocess.run(
+    done = harness.run(
         [VERBATIM, "timeline", *args], capture_output=True, text=True, check=False, timeout=LIMIT_S
     )
     return done.returncode, done.stderr.replace("verbatim: ", "").strip()

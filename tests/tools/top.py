@@ -137,7 +137,7 @@ class Screen:
         self.do("resize-window", "-x", str(width), "-y", str(height))
 
     def do(self, *args):
-        done = subprocess.run(
+        done = harness.run(
             ["tmux", "-S", self.socket, "-f", "/dev/null", *args],
             capture_output=True,
             text=True,
