@@ -204,8 +204,8 @@ static void cut_tcp(uint8_t *tcp, uint32_t at_payload, uint16_t number, bool las
 		tcp[FLAGS] &= (uint8_t)~CWR;
 }
 
-void vb_frame_cut(uint8_t *frame, size_t header_bytes, size_t piece_bytes, uint32_t at_payload,
-		  uint16_t number, bool last)
+void vb_frame_cut_header(uint8_t *frame, size_t header_bytes, size_t piece_bytes, uint32_t at_payload,
+			 uint16_t number, bool last)
 {
 	enum { LENGTH = 4, IDENTIFICATION = 4 };
 	struct vb_frame_layout at;
@@ -223,5 +223,11 @@ void vb_frame_cut(uint8_t *frame, size_t header_bytes, size_t piece_bytes, uint3
 		cut_tcp(frame + at.l4, at_payload, number, last);
 	else
 		put16(frame + at.l4 + LENGTH, (uint32_t)(UDP_BYTES + piece_bytes));
+}
+
+void vb_frame_cut(uint8_t *frame, size_t header_bytes, size_t piece_bytes, uint32_t at_payload,
+		  uint16_t number, bool last)
+{
+	vb_frame_cut_header(frame, header_bytes, piece_bytes, at_payload, number, last);
 	vb_frame_fill_checksums(frame, header_bytes + piece_bytes);
 }

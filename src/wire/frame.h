@@ -43,5 +43,8 @@ size_t vb_frame_header_bytes(const uint8_t *frame, size_t bytes, uint8_t protoco
  */
 void vb_frame_cut(uint8_t *frame, size_t header_bytes, size_t piece_bytes, uint32_t at, uint16_t number,
 		  bool last);
+/* The same without checksums; the payload is somewhere else. */
+void vb_frame_cut_header(uint8_t *header, size_t header_bytes, size_t piece_bytes, uint32_t at,
+			 uint16_t number, bool last);
 
 #endif

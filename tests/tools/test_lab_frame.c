@@ -124,6 +124,9 @@ static void fill_uncut(struct uncut *u, bool is_v6, bool is_udp)
 	put(u->frame + IP - 2, is_v6 ? 0x86dd : 0x0800);
 	u->frame[IP] = is_v6 ? 0x60 : 0x45;
 	u->frame[IP + 1] = is_v6 ? 0x20 : 0x02; /* ECT(0) */
+	u->frame[IP + (is_v6 ? 6 : 9)] = is_udp ? 17 : 6;
+	if (!is_v6)
+		put(u->frame + IP + 6, 0x4000); /* not to be fragmented */
 	put(u->frame + IP + (is_v6 ? 4 : 2), (unsigned)(u->size - (is_v6 ? u->transport : IP)));
 	put(u->frame + u->transport + 4, is_udp ? (unsigned)(u->size - u->transport) : 0xffff);
 	if (!is_udp) {
@@ -242,13 +245,16 @@ static void cut__what_is_not_understood_is_one_packet(void **state)
 		size_t at;
 		uint8_t value;
 	} wrong[] = {
-		{ 0, 0 },        /* its checksum is not left open */
+		{ 0, 0 },        /* its checksum is not left open, */
+		{ 8, 40 },       /* or is not in its header */
 		{ 1, 77 },       /* no kind of frame that is cut */
 		{ 6, 4 },        /* the transport's header begins within the IP header, */
 		{ 7, 0x80 },     /* or behind the frame */
 		{ IP - 1, 6 },   /* not IP */
 		{ IP, 0x4f },    /* a longer IPv4 header */
 		{ IP, 0x65 },    /* the other version */
+		{ IP + 6, 0x20 }, /* a fragment */
+		{ IP + 9, 17 },  /* another protocol */
 		{ IP + 20 + 12, 0x40 }, /* a TCP header that is too short, */
 		{ IP + 20 + 12, 0xf0 }, /* or has no payload behind it */
 	};

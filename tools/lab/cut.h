@@ -13,8 +13,9 @@
 struct lab_cut {
 	size_t size;         /* of the frame, LAB_VNET_HEADER included, as of all that follows */
 	unsigned packets;    /* 1: the frame is a packet, or one that is not understood and goes as a whole */
-	size_t transport;    /* where its TCP or UDP header is */
 	size_t headers;      /* bytes before its payload */
+	size_t transport;    /* where its TCP or UDP header begins, */
+	size_t checksum;     /* and has its checksum, which is not computed yet */
 	size_t step;         /* payload bytes of each packet but the last */
 };
 

@@ -26,20 +26,6 @@ static unsigned type_of(const uint8_t *frame, size_t size)
 	return (type == 0x0800 || type == 0x86dd) && size >= least ? type : 0;
 }
 
-size_t lab_frame_ip_bytes(const uint8_t *frame, size_t size)
-{
-	size_t bytes;
-
-	switch (type_of(frame, size)) {
-	case 0x0800:
-		bytes = (size_t)(frame[IP] & 15) * 4;
-		return frame[IP] >> 4 == 4 && bytes >= V4_BYTES && bytes <= size - IP ? bytes : 0;
-	case 0x86dd:
-		return frame[IP] >> 4 == 6 ? V6_BYTES : 0;
-	}
-	return 0;
-}
-
 /* The two bits of ECN. */
 static unsigned ecn_of(const uint8_t *frame, size_t size)
 {
@@ -65,11 +51,13 @@ static void put_sum(uint8_t *at, uint16_t sum)
 	at[1] = (uint8_t)sum;
 }
 
-void lab_frame_sum_v4(uint8_t *frame, size_t size)
+void lab_frame_sum_ip(uint8_t *frame, size_t size)
 {
 	uint8_t *ip = frame + IP;
 	size_t header = (size_t)(ip[0] & 15) * 4;
 
+	if (type_of(frame, size) != 0x0800)
+		return;
 	header = header <= size - IP ? header : V4_BYTES;
 	put_sum(ip + 10, 0);
 	put_sum(ip + 10, (uint16_t)~vb_inet_fold(vb_inet_sum(0, ip, header)));
@@ -77,12 +65,8 @@ void lab_frame_sum_v4(uint8_t *frame, size_t size)
 
 void lab_frame_mark(uint8_t *frame, size_t size)
 {
-	if (type_of(frame, size) == 0x86dd) {
-		frame[IP + 1] |= CE << 4;
-	} else {
-		frame[IP + 1] |= CE;
-		lab_frame_sum_v4(frame, size);
-	}
+	frame[IP + 1] |= type_of(frame, size) == 0x86dd ? CE << 4 : CE;
+	lab_frame_sum_ip(frame, size);
 }
 
 void lab_frame_corrupt(uint8_t *frame, size_t size, uint64_t bit)

@@ -12,10 +12,8 @@ enum {
 	LAB_FRAME_IP    = LAB_VNET_HEADER + 14,
 };
 
-/* Bytes of the IP header that stands at LAB_FRAME_IP, without extensions; 0: there is none. */
-size_t lab_frame_ip_bytes(const uint8_t *frame, size_t size);
-/* Gives the IPv4 header its checksum. */
-void lab_frame_sum_v4(uint8_t *frame, size_t size);
+/* Gives the IP header its checksum, if it has one. */
+void lab_frame_sum_ip(uint8_t *frame, size_t size);
 
 /* Can the packet carry a mark of congestion? That is, is it one of an ECN-capable transport's. */
 bool lab_frame_can_mark(const uint8_t *frame, size_t size);
