@@ -30,11 +30,8 @@ __attribute__((constructor)) static void watch_forks(void)
 
 static int start_locked(void)
 {
-	/* A program that only listens is captured from its first message on, before it opens a device. */
-	int err = getenv(VB_CAPTURE_VARIABLE) ? vb_adapter_start() : 0;
+	int err = vb_host_get();
 
-	if (!err)
-		err = vb_host_get();
 	if (err)
 		return err;
 	err = vb_cma_agent_open_locked(vb_cma_packet_arrived);
@@ -45,10 +42,18 @@ static int start_locked(void)
 	return err;
 }
 
+/*
+ * A program that only listens is captured from its first message on, before it opens a device. Its capture
+ * begins in the progress thread, which may wait for the lock: so the lock is not held.
+ */
+static int start_capture(void) { return getenv(VB_CAPTURE_VARIABLE) ? vb_adapter_start() : 0; }
+
 int vb_cma_start(void)
 {
-	int err = 0;
+	int err = start_capture();
 
+	if (err)
+		return err;
 	vb_cma_lock();
 	if (!vb_cma_table_locked())
 		err = start_locked();
