@@ -1150,6 +1150,23 @@ def rping_pair(port):
 
 
 @case
+def run__servers_that_are_looked_at_as_they_start():
+    """The look may come between the call that starts rdma_cm and the capture for which that call waits."""
+    looks = f"while :; do {VERBATIM} show ids; done >/dev/null 2>&1 &"
+    script = f"""
+        for n in 1 2 3 4; do {looks} lookers="$lookers $!"; done
+        for n in $(seq 40); do
+            rping -s -a 127.0.0.1 -p 7480 & server=$!
+            until {VERBATIM} show $server ids 2>/dev/null | grep -q listening; do :; done
+            kill $server; wait $server
+        done
+        kill $lookers"""
+    done = run(f"--capture={log('looked.pcapng')}", "sh", "-c", script)
+    expect(done.returncode, 0, done.stderr)
+    expect(len(Capture(log("looked.pcapng")).interfaces), 40, "servers")
+
+
+@case
 def run__in_a_machines_first_seconds():
     """When the clock shows less than a recorder waits for the slowest, records are in the order of time, too."""
     path, ran = log("young.pcapng"), ["unshare", "--time", "--fork", "--monotonic"]
