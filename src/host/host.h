@@ -103,11 +103,19 @@ unsigned long long vb_file_number(const char *path);
  */
 VB_EXPORT void vb_host_at_fork(void (*child)(void));
 /*
- * The thread that forks calls `before` ahead of the fork, with no lock of the host held and the progress
- * thread at work. Afterwards it calls `parent`, or in the child `child`, before anything else of the library.
- * Set once.
+ * What the thread that forks does around the fork, each if it is not NULL. It may wait for the progress
+ * thread in `before` alone, since a callback there may wait for any lock.
  */
-void vb_host_around_fork(void (*before)(void), void (*parent)(void), void (*child)(void));
+struct vb_fork_steps {
+	void (*before)(void); /* no lock is held */
+	void (*lock)(void);   /* locks that stay held across the fork; the host's own follow */
+	void (*parent)(void); /* in the parent afterwards: unlocks */
+	void (*child)(void);  /* in the child, before anything else of the library: the same */
+};
+/* Whose steps; their locks are taken in this order. */
+enum vb_fork_rank { VB_FORK_CM, VB_FORK_MEMORY, VB_FORK_RANKS };
+/* Once for each rank. The steps stay the caller's. */
+VB_EXPORT void vb_host_around_fork(enum vb_fork_rank rank, const struct vb_fork_steps *steps);
 
 /*
  * The host owns the descriptors that functions of this header return (links, accepted or received

@@ -23,19 +23,26 @@ enum { MAX_CHILD_HANDLERS = 64 };
 static bool started;
 static uint64_t references;
 static void (*child_handlers[MAX_CHILD_HANDLERS])(void);
-static _Atomic(void (*)(void)) before_hook, parent_hook, child_hook;
+static _Atomic(const struct vb_fork_steps *) around_fork[VB_FORK_RANKS];
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 
-static void call_hook(_Atomic(void (*)(void)) *hook)
+static const struct vb_fork_steps *steps_of(unsigned rank)
 {
-	void (*function)(void) = atomic_load(hook);
-	if (function)
-		function();
+	static const struct vb_fork_steps none;
+	const struct vb_fork_steps *steps = atomic_load(&around_fork[rank]);
+	return steps ? steps : &none;
+}
+
+static void call(void (*step)(void))
+{
+	if (step)
+		step();
 }
 
 static void in_child(void)
 {
-	call_hook(&child_hook);
+	for (unsigned i = VB_FORK_RANKS; i--;)
+		call(steps_of(i)->child);
 	vb_host_unlock(); /* this thread took it before the fork */
 	started = false;
 	references = 0;
@@ -54,10 +61,13 @@ static void in_child(void)
 		child_handlers[i]();
 }
 
-/* The hook's part of the parent and the child comes where the host's own locks allow it to call the host. */
+/* Other layers' steps come where the host's own locks allow them to call the host. */
 static void before_fork(void)
 {
-	call_hook(&before_hook);
+	for (unsigned i = 0; i < VB_FORK_RANKS; i++)
+		call(steps_of(i)->before);
+	for (unsigned i = 0; i < VB_FORK_RANKS; i++)
+		call(steps_of(i)->lock);
 	vb_host_lock();
 	vb_loop_fork_begin();
 }
@@ -66,19 +76,19 @@ static void in_parent(void)
 {
 	vb_loop_fork_end();
 	vb_host_unlock();
-	call_hook(&parent_hook);
-}
-
-void vb_host_around_fork(void (*before)(void), void (*parent)(void), void (*child)(void))
-{
-	atomic_store(&before_hook, before);
-	atomic_store(&parent_hook, parent);
-	atomic_store(&child_hook, child);
+	for (unsigned i = VB_FORK_RANKS; i--;)
+		call(steps_of(i)->parent);
 }
 
 static void register_fork_handlers(void)
 {
 	pthread_atfork(before_fork, in_parent, in_child);
+}
+
+void vb_host_around_fork(enum vb_fork_rank rank, const struct vb_fork_steps *steps)
+{
+	pthread_once(&fork_once, register_fork_handlers);
+	atomic_store(&around_fork[rank], steps);
 }
 
 void vb_host_at_fork(void (*child)(void))

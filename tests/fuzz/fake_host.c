@@ -48,7 +48,7 @@ void vb_local_turn_off(void) { }
 int vb_file_read(const char *path, char *text, size_t size) { return -ENOENT; }
 bool vb_may_bind_port(uint16_t port) { return true; }
 void vb_host_at_fork(void (*child)(void)) { }
-void vb_host_around_fork(void (*before)(void), void (*parent)(void), void (*child)(void)) { }
+void vb_host_around_fork(enum vb_fork_rank rank, const struct vb_fork_steps *steps) { }
 int vb_fd_own(int fd) { return fd; }
 void vb_fd_close(int fd) { }
 void vb_fd_close_locked(int fd) { }

@@ -300,6 +300,49 @@ static void fork__in_a_callback(void **state)
 	assert_int_equal(forked_status, 0);
 }
 
+static pthread_mutex_t outer = PTHREAD_MUTEX_INITIALIZER;
+static atomic_bool in_callback, waits_for_callback;
+
+static void lock_outer(void) { pthread_mutex_lock(&outer); }
+static void unlock_outer(void) { pthread_mutex_unlock(&outer); }
+
+static void take_outer_while_waited_for(struct vb_timer *t, uint64_t now_ns)
+{
+	in_callback = true;
+	while (!waits_for_callback)
+		usleep(100);
+	usleep(20000); /* the other thread is about to sleep */
+	lock_outer();
+	unlock_outer();
+}
+
+static void nothing(void *unused) { }
+
+static void wait_for_callback(void)
+{
+	waits_for_callback = true;
+	vb_loop_call(nothing, NULL);
+}
+
+/* As a callback of rdma_cm takes its lock, while a fork waits until memory has moved back. */
+static void fork__waits_for_the_progress_thread_without_a_lock(void **state)
+{
+	static const struct vb_fork_steps cm = { .lock = lock_outer, .parent = unlock_outer,
+						 .child = unlock_outer },
+					  memory = { .before = wait_for_callback }, none;
+	struct vb_timer t = { .fire = take_outer_while_waited_for };
+	vb_host_around_fork(VB_FORK_CM, &cm);
+	vb_host_around_fork(VB_FORK_MEMORY, &memory);
+	vb_timer_set(&t, vb_now_ns());
+	assert_true(WAIT_FOR(in_callback));
+	struct child c = child_start(restart);
+	assert_int_equal(hear(c.sock), UINT64_MAX);
+	assert_int_equal(child_end(&c), 0);
+	vb_host_around_fork(VB_FORK_CM, &none);
+	vb_host_around_fork(VB_FORK_MEMORY, &none);
+	vb_timer_cancel(&t);
+}
+
 /* ---- a fork in the moment in which there is something new ---- */
 
 enum { NO_DESCRIPTOR = 1 << 20, NULL_BYTES = 1 << 20 };
@@ -466,6 +509,7 @@ int main(void)
 		cmocka_unit_test(exec__inherits_no_descriptor),
 		cmocka_unit_test(fork__beside_a_busy_thread),
 		cmocka_unit_test(fork__in_a_callback),
+		cmocka_unit_test(fork__waits_for_the_progress_thread_without_a_lock),
 		cmocka_unit_test(fork__while_something_is_made),
 	};
 	return cmocka_run_group_tests(tests, start_host, NULL);

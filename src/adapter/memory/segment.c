@@ -430,16 +430,20 @@ static void dissolve_all(void *unused)
 	pthread_mutex_unlock(&lock);
 }
 
-/* Returns with the lock held: nothing moves until the fork is over. */
+/* Nothing moves until the fork is over. */
 static void before_fork(void)
 {
 	pthread_mutex_lock(&lock);
-	if (!count)
-		return;
+	bool moves_back = count;
 	forking++;
-	forks++;
+	forks += moves_back;
 	pthread_mutex_unlock(&lock);
-	vb_loop_call(dissolve_all, NULL);
+	if (moves_back)
+		vb_loop_call(dissolve_all, NULL);
+}
+
+static void lock_for_fork(void)
+{
 	pthread_mutex_lock(&lock);
 	forking--;
 	for (unsigned i = 0; count && i < MAX_SEGMENTS; i++)
@@ -451,6 +455,8 @@ static void before_fork(void)
 static void in_parent(void)
 {
 	vb_remap_fork_drop();
+	if (!is_idle_locked()) /* the timer may have fired in vain */
+		wake_mover_locked();
 	pthread_mutex_unlock(&lock);
 }
 
@@ -467,5 +473,8 @@ static void in_child(void)
 
 __attribute__((constructor)) static void prepare(void)
 {
-	vb_host_around_fork(before_fork, in_parent, in_child);
+	static const struct vb_fork_steps steps = {
+		.before = before_fork, .lock = lock_for_fork, .parent = in_parent, .child = in_child
+	};
+	vb_host_around_fork(VB_FORK_MEMORY, &steps);
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The first use of the network, in a process and in a forked child. */
-#include <pthread.h>
 #include <stdlib.h>
 
 #include "adapter/start.h"
@@ -8,7 +7,7 @@
 #include "rdmacm/agent/agent.h"
 #include "rdmacm/id/id.h"
 
-/* A child has none of the parent's connections, devices and timers. */
+/* A child has none of the parent's connections, devices and timers. After what the host forgets. */
 static void forget(void)
 {
 	vb_cma_lock_init();
@@ -19,13 +18,13 @@ static void forget(void)
 	vb_cma_id_forget();
 }
 
-/*
- * Before any thread can hold the lock; and after the host's own handlers, which libibverbs registers when it
- * is loaded, so that the lock is taken before theirs, as all other callers do.
- */
+/* Before any thread can hold the lock. */
 __attribute__((constructor)) static void watch_forks(void)
 {
-	pthread_atfork(vb_cma_lock, vb_cma_unlock, forget);
+	static const struct vb_fork_steps steps = { .lock = vb_cma_lock, .parent = vb_cma_unlock };
+
+	vb_host_around_fork(VB_FORK_CM, &steps);
+	vb_host_at_fork(forget);
 }
 
 static int start_locked(void)
