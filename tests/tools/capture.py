@@ -1155,7 +1155,7 @@ def run__servers_that_are_looked_at_as_they_start():
     looks = f"while :; do {VERBATIM} show ids; done >/dev/null 2>&1 &"
     script = f"""
         for n in 1 2 3 4; do {looks} lookers="$lookers $!"; done
-        for n in $(seq 40); do
+        for n in $(seq 24); do
             rping -s -a 127.0.0.1 -p 7480 & server=$!
             until {VERBATIM} show $server ids 2>/dev/null | grep -q listening; do :; done
             kill $server; wait $server
@@ -1163,7 +1163,7 @@ def run__servers_that_are_looked_at_as_they_start():
         kill $lookers"""
     done = run(f"--capture={log('looked.pcapng')}", "sh", "-c", script)
     expect(done.returncode, 0, done.stderr)
-    expect(len(Capture(log("looked.pcapng")).interfaces), 40, "servers")
+    expect(len(Capture(log("looked.pcapng")).interfaces), 24, "servers")
 
 
 @case
