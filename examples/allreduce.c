@@ -21,6 +21,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "check.h"
+
 enum { PART = 10000, MAX_RANKS = 16, MAX_STEPS = 2 * MAX_RANKS, TRIES = 100 };
 
 struct place {
@@ -30,26 +32,6 @@ struct place {
 
 static int64_t vector[MAX_RANKS][PART];
 static int64_t inbox[MAX_STEPS][PART]; /* by step */
-
-static void fail(const char *what, const char *why)
-{
-	fprintf(stderr, "%s: %s\n", what, why);
-	exit(1);
-}
-
-static void check(int failed, const char *what)
-{
-	if (failed)
-		fail(what, strerror(errno));
-}
-
-/* What rdma_get_send_comp or rdma_get_recv_comp returned, and the completion, which may tell of a failure. */
-static void check_completion(int got, const struct ibv_wc *wc, const char *what)
-{
-	check(got != 1, what);
-	if (wc->status != IBV_WC_SUCCESS)
-		fail(what, ibv_wc_status_str(wc->status));
-}
 
 static struct rdma_cm_id *create(const char *address, int port, int passive)
 {

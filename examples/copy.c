@@ -23,32 +23,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "check.h"
+
 enum { CHUNK = 1 << 20, DEPTH = 16 };
 
 struct place {
 	uint64_t address;
 	uint32_t rkey;
 };
-
-static void fail(const char *what, const char *why)
-{
-	fprintf(stderr, "%s: %s\n", what, why);
-	exit(1);
-}
-
-static void check(int failed, const char *what)
-{
-	if (failed)
-		fail(what, strerror(errno));
-}
-
-/* What rdma_get_send_comp or rdma_get_recv_comp returned, and the completion, which may tell of a failure. */
-static void check_completion(int got, const struct ibv_wc *wc, const char *what)
-{
-	check(got != 1, what);
-	if (wc->status != IBV_WC_SUCCESS)
-		fail(what, ibv_wc_status_str(wc->status));
-}
 
 static struct rdma_cm_id *create(const char *address, const char *port)
 {

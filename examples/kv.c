@@ -19,6 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "check.h"
+
 enum { SLOTS = 4096, KEYS = 1000, EMPTY = 0 };
 
 struct slot {
@@ -34,26 +36,6 @@ struct place {
 };
 
 static struct slot table[SLOTS];
-
-static void fail(const char *what, const char *why)
-{
-	fprintf(stderr, "%s: %s\n", what, why);
-	exit(1);
-}
-
-static void check(int failed, const char *what)
-{
-	if (failed)
-		fail(what, strerror(errno));
-}
-
-/* What rdma_get_send_comp or rdma_get_recv_comp returned, and the completion, which may tell of a failure. */
-static void check_completion(int got, const struct ibv_wc *wc, const char *what)
-{
-	check(got != 1, what);
-	if (wc->status != IBV_WC_SUCCESS)
-		fail(what, ibv_wc_status_str(wc->status));
-}
 
 static uint32_t hash(uint64_t key)
 {

@@ -19,6 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "check.h"
+
 enum { TURNS = 100, MAX_CLIENTS = 16 };
 
 static struct {
@@ -29,26 +31,6 @@ struct place {
 	uint64_t address;
 	uint32_t rkey;
 };
-
-static void fail(const char *what, const char *why)
-{
-	fprintf(stderr, "%s: %s\n", what, why);
-	exit(1);
-}
-
-static void check(int failed, const char *what)
-{
-	if (failed)
-		fail(what, strerror(errno));
-}
-
-/* What rdma_get_send_comp or rdma_get_recv_comp returned, and the completion, which may tell of a failure. */
-static void check_completion(int got, const struct ibv_wc *wc, const char *what)
-{
-	check(got != 1, what);
-	if (wc->status != IBV_WC_SUCCESS)
-		fail(what, ibv_wc_status_str(wc->status));
-}
 
 static struct rdma_cm_id *create(const char *address, const char *port)
 {

@@ -17,27 +17,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "check.h"
+
 enum { ROUNDS = 1000, SIZE = 64 };
-
-static void fail(const char *what, const char *why)
-{
-	fprintf(stderr, "%s: %s\n", what, why);
-	exit(1);
-}
-
-static void check(int failed, const char *what)
-{
-	if (failed)
-		fail(what, strerror(errno));
-}
-
-/* What rdma_get_send_comp or rdma_get_recv_comp returned, and the completion, which may tell of a failure. */
-static void check_completion(int got, const struct ibv_wc *wc, const char *what)
-{
-	check(got != 1, what);
-	if (wc->status != IBV_WC_SUCCESS)
-		fail(what, ibv_wc_status_str(wc->status));
-}
 
 /* An endpoint is a connection's end with its queue pair and its completion queues. */
 static struct rdma_cm_id *create(const char *address, const char *port)

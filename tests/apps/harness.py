@@ -58,27 +58,27 @@ class Limit:
         return max(0.0, self.start + slower * self.seconds - time.monotonic())
 
 
-def communicate(process, seconds, text=None):
-    """As its communicate, with a limit that grows with the machine's load."""
+def _until_over(wait_for, seconds):
+    """What wait_for(timeout) returns, which may raise TimeoutExpired until a limit is reached that grows with
+    the machine's load."""
     limit = Limit(seconds)
     while True:
         try:
-            return process.communicate(text, timeout=min(1.0, limit.left()))
+            return wait_for(min(1.0, limit.left()))
         except subprocess.TimeoutExpired:
-            text = None  # it is under way
             if not limit.left():
                 raise
+
+
+def communicate(process, seconds, text=None):
+    """As its communicate, with a limit that grows with the machine's load."""
+    texts = iter([text])  # given once; then it is under way
+    return _until_over(lambda timeout: process.communicate(next(texts, None), timeout=timeout), seconds)
 
 
 def wait(process, seconds):
     """As its wait, with a limit that grows with the machine's load."""
-    limit = Limit(seconds)
-    while True:
-        try:
-            return process.wait(min(1.0, limit.left()))
-        except subprocess.TimeoutExpired:
-            if not limit.left():
-                raise
+    return _until_over(process.wait, seconds)
 
 
 def run(words, timeout, check=False, input=None, capture_output=False, **options):
