@@ -54,7 +54,7 @@ static size_t put_ipv4(uint8_t *ip, const struct vb_capture_packet *p, uint32_t 
 	ip[9] = UDP;
 	memcpy(ip + 12, p->source + 12, 4);
 	memcpy(ip + 16, p->destination + 12, 4);
-	put16(ip + 10, (uint16_t)~vb_inet_fold(vb_inet_sum(0, ip, IPV4_BYTES)));
+	put16(ip + 10, vb_inet_checksum(ip, IPV4_BYTES));
 	return IPV4_BYTES;
 }
 

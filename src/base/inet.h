@@ -33,4 +33,10 @@ static inline uint16_t vb_inet_fold(uint64_t sum)
 	return (uint16_t)sum;
 }
 
+/* The checksum of bytes that have 0 in its place. */
+static inline uint16_t vb_inet_checksum(const void *bytes, size_t n)
+{
+	return (uint16_t)~vb_inet_fold(vb_inet_sum(0, bytes, n));
+}
+
 #endif

@@ -80,7 +80,7 @@ static void put_v4(uint8_t h[V4_HEADER_BYTES], const struct vb_ud_route *route, 
 	memcpy(h, fixed, sizeof(fixed));
 	memcpy(h + 12, route->source + 12, 4);
 	memcpy(h + 16, route->destination + 12, 4);
-	uint16_t sum = (uint16_t)~vb_inet_fold(vb_inet_sum(0, h, V4_HEADER_BYTES));
+	uint16_t sum = vb_inet_checksum(h, V4_HEADER_BYTES);
 	h[10] = (uint8_t)(sum >> 8);
 	h[11] = (uint8_t)sum;
 }

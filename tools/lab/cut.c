@@ -1,18 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include <linux/virtio_net.h>
-#include <netinet/in.h>
 #include <string.h>
 
 #include "cut.h"
 #include "frame.h"
 
-#include "base/inet.h"
+#include "base/offload.h"
 #include "wire/frame.h"
-
-/* Of Linux 6.2, later than the headers of Debian 12 know. */
-#ifndef VIRTIO_NET_HDR_GSO_UDP_L4
-#define VIRTIO_NET_HDR_GSO_UDP_L4 5
-#endif
 
 static struct virtio_net_hdr offload_of(const uint8_t *frame)
 {
@@ -22,23 +15,10 @@ static struct virtio_net_hdr offload_of(const uint8_t *frame)
 	return offload;
 }
 
-/* Of the packets; 0: the kernel has not joined any. */
-static uint8_t protocol_of(const struct virtio_net_hdr *offload)
-{
-	switch (offload->gso_type & ~VIRTIO_NET_HDR_GSO_ECN) {
-	case VIRTIO_NET_HDR_GSO_TCPV4:
-	case VIRTIO_NET_HDR_GSO_TCPV6:
-		return IPPROTO_TCP;
-	case VIRTIO_NET_HDR_GSO_UDP_L4:
-		return IPPROTO_UDP;
-	}
-	return 0;
-}
-
 void lab_cut_read(struct lab_cut *cut, const uint8_t *frame, size_t size)
 {
 	struct virtio_net_hdr offload = offload_of(frame);
-	uint8_t protocol = protocol_of(&offload);
+	uint8_t protocol = vb_offload_protocol(&offload);
 	struct vb_frame_layout at;
 	size_t headers;
 

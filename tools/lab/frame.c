@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include <linux/virtio_net.h>
-#include <netinet/in.h>
 #include <string.h>
 
 #include "frame.h"
 
-#include "base/inet.h"
+#include "base/offload.h"
 
 enum {
 	HEADER = LAB_VNET_HEADER,
@@ -60,7 +58,7 @@ void lab_frame_sum_ip(uint8_t *frame, size_t size)
 		return;
 	header = header <= size - IP ? header : V4_BYTES;
 	put_sum(ip + 10, 0);
-	put_sum(ip + 10, (uint16_t)~vb_inet_fold(vb_inet_sum(0, ip, header)));
+	put_sum(ip + 10, vb_inet_checksum(ip, header));
 }
 
 void lab_frame_mark(uint8_t *frame, size_t size)
@@ -71,19 +69,13 @@ void lab_frame_mark(uint8_t *frame, size_t size)
 
 void lab_frame_corrupt(uint8_t *frame, size_t size, uint64_t bit)
 {
-	struct virtio_net_hdr header;
-	size_t start, field;
+	struct virtio_net_hdr left;
 
 	if (size <= IP)
 		return;
-	memcpy(&header, frame, HEADER);
-	start = HEADER + (size_t)header.csum_start;
-	field = start + header.csum_offset;
-	if ((header.flags & VIRTIO_NET_HDR_F_NEEDS_CSUM) && field + 2 <= size) {
-		uint16_t sum = (uint16_t)~vb_inet_fold(vb_inet_sum(0, frame + start, size - start));
-		put_sum(frame + field, sum ? sum : 0xffff);
+	memcpy(&left, frame, HEADER);
+	if (vb_offload_fill_checksum(&left, frame + HEADER, size - HEADER))
 		memset(frame, 0, HEADER);
-	}
 	bit %= (uint64_t)(size - IP) * 8;
 	frame[IP + bit / 8] ^= (uint8_t)(1 << bit % 8);
 }

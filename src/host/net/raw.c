@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
-#include <linux/virtio_net.h>
 #include <net/if_arp.h>
 #include <netinet/in.h>
 #include <stdatomic.h>
@@ -13,10 +12,8 @@
 #include <sys/socket.h>
 
 #include "base/cancel.h"
-#include "base/inet.h"
+#include "base/offload.h"
 #include "host/private.h"
-
-enum { GSO_UDP_L4 = 5 /* VIRTIO_NET_HDR_GSO_UDP_L4, which headers before Linux 6.2 lack */ };
 
 /* PACKET_VNET_HDR works: for all sockets, or (an emulator's kernel) for none. */
 static atomic_bool has_headers;
@@ -104,17 +101,6 @@ static bool comes_back(const struct sockaddr_ll *from, const uint8_t *frame, siz
 	return from->sll_hatype != ARPHRD_LOOPBACK && bytes && (frame[0] & 1);
 }
 
-/* Where the kernel has left a checksum open, the sum of its pseudo-header is. */
-static void fill_checksum(const struct virtio_net_hdr *left, uint8_t *frame, size_t bytes)
-{
-	size_t start = left->csum_start, at = start + left->csum_offset;
-	if (!(left->flags & VIRTIO_NET_HDR_F_NEEDS_CSUM) || start > bytes || at + 2 > bytes)
-		return;
-	uint16_t sum = (uint16_t)~vb_inet_fold(vb_inet_sum(0, frame + start, bytes - start));
-	sum = htons(sum ? sum : 0xffff); /* which is the same number; 0 would mean that there is none */
-	memcpy(frame + at, &sum, sizeof(sum));
-}
-
 bool vb_raw_receive(int fd, void *frame, size_t room, struct vb_raw_frame *heard)
 {
 	VB_UNCANCELLED;
@@ -141,9 +127,9 @@ bool vb_raw_receive(int fd, void *frame, size_t room, struct vb_raw_frame *heard
 	/* What comes in on loopback is of this host, too. */
 	heard->is_own = from.sll_pkttype == PACKET_OUTGOING || from.sll_hatype == ARPHRD_LOOPBACK;
 	heard->segment = left.gso_type == VIRTIO_NET_HDR_GSO_NONE ? 0 : left.gso_size;
-	heard->protocol = (left.gso_type & ~VIRTIO_NET_HDR_GSO_ECN) == GSO_UDP_L4 ? IPPROTO_UDP : IPPROTO_TCP;
+	heard->protocol = vb_offload_protocol(&left);
 	if (!heard->segment)
-		fill_checksum(&left, frame, bytes);
+		vb_offload_fill_checksum(&left, frame, bytes);
 	heard->bytes = restore(&m, frame, bytes, room);
 	return true;
 }
