@@ -68,7 +68,7 @@ void table_free(struct table *table);
 
 /* ---- JSON ---- */
 
-/* Text in quotes, with what JSON wants escaped; what vb_printable_size() refuses otherwise becomes '?'. */
+/* Writes text in quotes, escaped as JSON asks. Other bytes that vb_printable_size() refuses become '?'. */
 void json_text(FILE *out, const char *text);
 /* The row's fields, "name":value with commas between; without braces. */
 void json_fields(FILE *out, const struct row *row);

@@ -560,9 +560,9 @@ void vb_requester_send(struct vb_local_qp *l)
 /* ---- acks ---- */
 
 /*
- * Is the responder still in the epoch that this requester is bound to? Then the results that have been read
- * before this call are that epoch's. After its end their memory is used for something else, and the request
- * gets no answer.
+ * Is the responder still in the epoch that this requester is bound to? If so, the results that the caller
+ * has read before are that epoch's. Once the epoch has ended, the responder uses their memory for something
+ * else, and the request gets no answer.
  */
 static bool in_bound_epoch(const struct vb_local_qp *l)
 {

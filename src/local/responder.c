@@ -576,8 +576,8 @@ static inline struct arrival look_at_next(const struct vb_local_qp *l)
 }
 
 /*
- * Fast path: a SEND whose payload is in the entry. False: it is something else, or has to wait or to fail,
- * and is still to be executed. holds: the translation of receives does.
+ * Fast path: executes a SEND whose payload is in the entry. False: nothing was done, since the request is
+ * another one, or must wait, or must fail. holds: the translation of receives does.
  */
 static inline bool serve_small_send(struct vb_local_qp *l, const struct arrival *a, bool holds)
 {

@@ -40,8 +40,8 @@ struct raw {
 	uint64_t rate;      /* bytes a second; 0: no limit */
 	int64_t burst, bucket;
 	uint64_t filled_ns; /* when the bucket was looked at last */
-	/* the request that has been sent in part, and how far: bytes and frames; else 0 */
-	uint32_t position, at;
+	/* of the oldest request, if it is a segment: bytes and frames that have been sent; else 0 */
+	uint32_t at;
 	uint16_t number;
 	struct vb_timer timer;
 };
@@ -126,9 +126,6 @@ static int send_segment(struct vb_qp *qp, struct vb_sqe *sqe)
 		return IBV_WC_LOC_LEN_ERR;
 	if (!vb_frame_is_tcp_header(header, header_bytes))
 		return IBV_WC_LOC_QP_OP_ERR;
-	if (r->position != qp->sq.sent)
-		r->at = r->number = 0;
-	r->position = qp->sq.sent;
 	int status;
 	do {
 		uint32_t piece = sqe->length - r->at < mss ? sqe->length - r->at : mss;

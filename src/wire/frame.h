@@ -37,9 +37,10 @@ bool vb_frame_is_tcp_header(const uint8_t *header, size_t bytes);
 /* Bytes of all headers of a whole TCP segment, or UDP datagram, over IP; 0: it is none of this protocol. */
 size_t vb_frame_header_bytes(const uint8_t *frame, size_t bytes, uint8_t protocol);
 /*
- * The header of one of the frames that a long TCP segment, or several UDP datagrams, are cut into: `header`
- * is the whole one's and stands in frame already, with the piece of payload behind it. at: the piece's
- * offset; number: of the frame; last: it ends the segment. Checksums included.
+ * Cuts one frame from a long TCP segment, or from several UDP datagrams that were joined. On entry `frame` is
+ * the long one's headers and behind them this frame's piece of the payload; the call changes the headers, and
+ * computes the checksums. at: the piece's offset in the payload; number: the frame's, from 0; last: it ends
+ * the segment.
  */
 void vb_frame_cut(uint8_t *frame, size_t header_bytes, size_t piece_bytes, uint32_t at, uint16_t number,
 		  bool last);

@@ -610,7 +610,7 @@ static void poll_until_answered(uint64_t expected)
 	assert_int_equal(answer(), expected);
 }
 
-/* It serves nobody by then, and polls do not look for a further epoch: the peer rings for that. */
+/* The queue pair serves nobody by then. Polls do not look for a new epoch: the peer rings its doorbell. */
 static void poll__ends_with_the_requester(void **state)
 {
 	connect_all(1);
