@@ -103,25 +103,20 @@ static inline bool kernel_steers(void)
 	return attached;
 }
 
-#define NO_VLAN_TAGS "packet sockets do not tell the VLAN tags of frames here (PACKET_AUXDATA)"
-static inline bool kernel_tells_vlan_tags(void)
+/* True also without the right to a packet socket: then none is asked for. */
+static inline bool packet_sockets_have(int option)
 {
 	int s = socket(AF_PACKET, SOCK_RAW, 0), on = 1;
-	/* without the right to one: not asked for */
-	bool told = s < 0 || !setsockopt(s, SOL_PACKET, 8 /* PACKET_AUXDATA */, &on, sizeof(on));
+	bool have = s < 0 || !setsockopt(s, SOL_PACKET, option, &on, sizeof(on));
 	close(s);
-	return told;
+	return have;
 }
 
+#define NO_VLAN_TAGS "packet sockets do not tell the VLAN tags of frames here (PACKET_AUXDATA)"
+static inline bool kernel_tells_vlan_tags(void) { return packet_sockets_have(8 /* PACKET_AUXDATA */); }
+
 #define NO_JOINED "packet sockets do not tell of frames that are not cut yet here (PACKET_VNET_HDR)"
-static inline bool kernel_tells_joined(void)
-{
-	int s = socket(AF_PACKET, SOCK_RAW, 0), on = 1;
-	/* without the right to one: not asked for */
-	bool told = s < 0 || !setsockopt(s, SOL_PACKET, 15 /* PACKET_VNET_HDR */, &on, sizeof(on));
-	close(s);
-	return told;
-}
+static inline bool kernel_tells_joined(void) { return packet_sockets_have(15 /* PACKET_VNET_HDR */); }
 
 /* It cannot be tried in short. */
 #define NO_JOINED_DATAGRAMS "packet sockets do not tell of datagrams that are not cut yet before Linux 6.2"

@@ -11,10 +11,11 @@
  * CUT: the link's flag is set, cuts is counted, and the link is shut down, so that each side takes the other
  * for dead. What the peer still does in the open section has no effect:
  *
- *	it copies from or to a mapping         it sees the flag when it runs again, and stops (host/memory/touch.h)
- *	it was about to copy by process_vm     likewise (host/ipc/guard.h)
- *	it reads, or executes, from an entry    it sees the flag before it completes or acknowledges anything. Ring and streams stay as they
- *	                                       are until it has left the section (local.c), so no other bytes come into its memory
+ *	copies from or to a mapping        sees the flag when it runs again, and stops (host/memory/touch.h)
+ *	was about to copy by process_vm    likewise (host/ipc/guard.h)
+ *	reads, or executes, from an entry  sees the flag before it completes or acknowledges anything; ring
+ *	                                   and streams stay as they are until it has left the section
+ *	                                   (local.c), so no other bytes come into its memory
  *
  * All links to that process are cut: the two ends of a connection may go by different ones. The one that the
  * section belongs to is cut even if it has ended already. Nothing else ever gets the memory of the flag.

@@ -7,9 +7,10 @@
  * A connected RC QP and its peer each have a control block (struct vb_shm_qp) and a ring of entries (struct
  * vb_shm_entry):
  *
- *	requester                                          responder
- *	writes an entry, its head last ------------------->  sees tag == expected position + 1, copies the entry, executes it
- *	sees ack, completes          <-------------------  writes ack: how many it has executed, and why it stopped if it did
+ *	requester                               responder
+ *	writes an entry, its head last ------>  sees tag == expected position + 1, copies the entry,
+ *	                                        executes it
+ *	sees ack, completes            <------  writes ack: how many it has executed, and why it stopped
  *
  * An entry also carries an ack: how many entries of the opposite direction its writer has executed. So a
  * requester that gets an answer need not read the ack.
