@@ -234,6 +234,22 @@ static void remap__holes_stay_holes(void **state)
 	munmap(p, bytes);
 }
 
+/*
+ * Such memory can become one mapping with a neighbour, even with the place where its pages wait; then the
+ * kernel ends its trap.
+ */
+static void remap__memory_that_was_never_touched(void **state)
+{
+	uint8_t *p = map(BYTES);
+	struct call c = move_in(p, BYTES);
+	assert_int_equal(c.err, 0);
+	assert_true(is_moved(p));
+	assert_int_equal(move_back(&c), 0);
+	for (size_t i = 0; i < BYTES; i++)
+		assert_int_equal(p[i], 0);
+	munmap(p, BYTES);
+}
+
 /* The most that this process has had resident since the last reset, in KiB. */
 static unsigned long peak_kib(void)
 {
@@ -658,6 +674,7 @@ int main(void)
 		cmocka_unit_test(remap__contents_stay_on_the_way_in_and_back),
 		cmocka_unit_test(remap__a_part_of_a_mapping_leaves_its_neighbours),
 		cmocka_unit_test(remap__holes_stay_holes),
+		cmocka_unit_test(remap__memory_that_was_never_touched),
 		cmocka_unit_test(remap__needs_little_memory_beside_the_region),
 		cmocka_unit_test(remap__refuses_what_is_not_plain_memory),
 		cmocka_unit_test(remap__knows_what_is_still_its_own),

@@ -144,6 +144,30 @@ static int finish_in(void *at, size_t bytes, unsigned advice, const char *aside,
 }
 
 /*
+ * A place for pages while they are copied, between two pages that keep it from being next to the range. If
+ * none of the range's pages was ever touched, the kernel would make one mapping of both, and end the trap.
+ */
+static char *map_aside(size_t bytes)
+{
+	size_t page = vb_page_bytes();
+	int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+	char *first = vb_map_pages(NULL, bytes + 2 * page, PROT_NONE, flags, -1, 0);
+	return first == MAP_FAILED ? MAP_FAILED : first + page;
+}
+
+static void unmap_aside(char *aside, size_t bytes)
+{
+	vb_unmap_pages(aside - vb_page_bytes(), bytes + 2 * vb_page_bytes());
+}
+
+/* What was there between is gone, and may be somebody else's by now. */
+static void unmap_around(char *aside, size_t bytes)
+{
+	vb_unmap_pages(aside - vb_page_bytes(), vb_page_bytes());
+	vb_unmap_pages(aside + bytes, vb_page_bytes());
+}
+
+/*
  * Moves the pages back over the empty range, which ends the trap. Pages whose place the program has unmapped
  * meanwhile are dropped.
  */
@@ -164,27 +188,27 @@ int vb_remap_in(uintptr_t at, size_t bytes, unsigned advice, int fd, uint64_t of
 {
 	if (bytes > VB_REMAP_SLICE || !vb_remap_may_now())
 		return -EPERM;
-	int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-	char *aside = vb_map_pages(NULL, bytes, PROT_NONE, flags, -1, 0);
+	char *aside = map_aside(bytes);
 	if (aside == MAP_FAILED)
 		return -errno;
 	int err = vb_trap_begin(at, bytes, UFFDIO_REGISTER_MODE_MISSING);
 	if (err)
-		goto unmap_aside;
+		goto unmap;
 	err = move_pages_to((void *)at, bytes, MREMAP_DONTUNMAP, aside);
 	if (err) {
 		vb_trap_end(at, bytes);
-		goto unmap_aside;
+		goto unmap;
 	}
 	err = finish_in((void *)at, bytes, advice, aside, fd, offset);
 	if (err) {
 		put_back(aside, at, bytes);
+		unmap_around(aside, bytes);
 		vb_trap_wake(at, bytes);
 		return err;
 	}
 	vb_trap_wake(at, bytes);
-unmap_aside:
-	vb_unmap_pages(aside, bytes);
+unmap:
+	unmap_aside(aside, bytes);
 	return err;
 }
 
