@@ -251,15 +251,18 @@ struct scenario {
 	void (*run)(const struct scenario *s, struct figures *out);
 	unsigned hosts;          /* that send */
 	uint32_t mtu, message;   /* message: 0 where flows have no end */
+	unsigned slower;         /* all times are so many times as long as at 10 Gbit/s; 0: 1 */
 	bool marks, is_long, dcqcn;
 	double least_used, least_fair;
 };
 
+static uint64_t slowed(const struct scenario *s, uint64_t time) { return time * vb_max_u64(s->slower, 1); }
+
 static struct fabric_link link_of(const struct scenario *s)
 {
-	return (struct fabric_link){ .per_byte_ps = TEN_GBIT,
-				     .delay_ns = 5 * US,
-				     .jitter_ns = 5 * US,
+	return (struct fabric_link){ .per_byte_ps = slowed(s, TEN_GBIT),
+				     .delay_ns = slowed(s, 5 * US),
+				     .jitter_ns = slowed(s, 5 * US),
 				     .queue = s->dcqcn ? UINT32_MAX : 256 * KIB,
 				     .mark_from = 32 * KIB,
 				     .mark_all = s->marks ? 128 * KIB : 0 };
@@ -284,21 +287,21 @@ static void begin_endless(const struct scenario *s, unsigned i, unsigned from, u
 	start(&flows[i], fabric.now + fabric_random(MS));
 }
 
-static double of_link(double bytes_per_s, uint32_t mtu)
+static double of_link(const struct scenario *s, double bytes_per_s)
 {
-	return bytes_per_s / (1e12 / TEN_GBIT * mtu / (mtu + HEADERS));
+	return bytes_per_s / (1e12 / (double)slowed(s, TEN_GBIT) * s->mtu / (s->mtu + HEADERS));
 }
 
 /* Of n flows without end: their parts of the link once they have settled. */
 static void measure(const struct scenario *s, unsigned n, double *parts, struct figures *out)
 {
-	double sum = 0, squares = 0;
-	run_until(fabric.now + WARM_MS * MS);
+	double sum = 0, squares = 0, seconds = (double)slowed(s, MEASURED_MS) / 1000;
+	run_until(fabric.now + slowed(s, WARM_MS * MS));
 	for (unsigned i = 0; i < n; i++)
 		delivered_bytes(&flows[i]);
-	run_until(fabric.now + MEASURED_MS * MS);
+	run_until(fabric.now + slowed(s, MEASURED_MS * MS));
 	for (unsigned i = 0; i < n; i++) {
-		parts[i] = of_link((double)delivered_bytes(&flows[i]) * 1000 / MEASURED_MS, s->mtu);
+		parts[i] = of_link(s, (double)delivered_bytes(&flows[i]) / seconds);
 		sum += parts[i];
 		squares += parts[i] * parts[i];
 		end(&flows[i]);
@@ -330,7 +333,7 @@ static void near_and_far(const struct scenario *s, struct figures *out)
 	double parts[2];
 	begin(s, 3, 2);
 	struct fabric_link far = link_of(s);
-	far.delay_ns = 95 * US;
+	far.delay_ns = slowed(s, 95 * US);
 	fabric_set_link(2, &far);
 	for (unsigned i = 0; i < 2; i++)
 		begin_endless(s, i, i + 1, 0);
@@ -397,7 +400,7 @@ static void run_whole(const struct scenario *s, uint64_t bytes_of_each, struct f
 	while (whole.done < whole.all && fabric_step(from + ENDLESS_MS * MS))
 		;
 	double seconds = (double)(fabric.now - from) / 1e9;
-	out->used = whole.done < whole.all ? 0 : of_link((double)bytes_of_each / seconds, s->mtu);
+	out->used = whole.done < whole.all ? 0 : of_link(s, (double)bytes_of_each / seconds);
 	out->fair = 1;
 	snprintf(out->more, sizeof(out->more), "%llu of %llu messages in %.1f ms, %.1f %% of packets lost",
 		 (unsigned long long)whole.done, (unsigned long long)whole.all, seconds * 1000,
@@ -468,6 +471,11 @@ static const struct scenario scenarios[] = {
 	{ "near and far", near_and_far, 2, 1024, .least_used = 0.9, .least_fair = 0.95 },
 	{ "near and far, marked", near_and_far, 2, 1024, .marks = true, .least_used = 0.9,
 	  .least_fair = 0.95 },
+	{ "near and far, 500 Mbit/s", near_and_far, 2, 1024, .slower = 20, .least_used = 0.95,
+	  .least_fair = 0.95 },
+	{ "near and far, 500 Mbit/s, marked", near_and_far, 2, 1024, .slower = 20, .marks = true,
+	  .least_used = 0.95, .least_fair = 0.95 },
+	{ "incast of 16, 500 Mbit/s", incast, 16, 1024, .slower = 20, .least_used = 0.95, .least_fair = 0.9 },
 	{ "a lossy link beside a good one", lossy_and_good, 2, 1024, .least_used = 0.75 },
 	{ "short messages beside 4 streams", short_beside_long, 4, 1024, .least_used = 0.9, .least_fair = 0.8 },
 	{ "short messages beside 4 streams, marked", short_beside_long, 4, 1024, .marks = true,

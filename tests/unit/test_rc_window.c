@@ -50,6 +50,28 @@ static void growth__by_the_length_of_the_round_trip(void **state)
 	assert_in_range(w.size, size + 75, size + 85);
 }
 
+/* The round trip's length counts in relation to the queue's when it was full. */
+static void growth__by_the_time_that_a_full_queue_took(void **state)
+{
+	struct vb_rc_window near = settled(200 * US, 4200 * US), far = settled(4 * MS, 8 * MS);
+	assert_true(vb_rc_window_lost(&near, 1));
+	assert_true(vb_rc_window_lost(&far, 1));
+	uint32_t size = near.size;
+	assert_int_equal(far.size, size);
+	pass_round_trips(&near, 20);
+	pass_round_trips(&far, 20);
+	assert_in_range(near.size, size + 18, size + 22);
+	assert_in_range(far.size, size + 75, size + 85);
+}
+
+static void growth__an_eighth_of_it_at_most(void **state)
+{
+	struct vb_rc_window w = settled(10 * MS, 11 * MS);
+	uint32_t size = w.size;
+	pass_round_trips(&w, 1);
+	assert_in_range(w.size, size + size / 8 - 1, size + size / 8 + 1);
+}
+
 static void growth__one_and_a_half_where_no_queue_stands(void **state)
 {
 	struct vb_rc_window w = settled(50 * US, 60 * US);
@@ -136,6 +158,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(growth__by_the_length_of_the_round_trip),
+		cmocka_unit_test(growth__by_the_time_that_a_full_queue_took),
+		cmocka_unit_test(growth__an_eighth_of_it_at_most),
 		cmocka_unit_test(growth__one_and_a_half_where_no_queue_stands),
 		cmocka_unit_test(growth__the_same_by_cumulative_acks),
 		cmocka_unit_test(growth__none_unless_half_of_it_is_used),

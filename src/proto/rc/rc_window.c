@@ -8,15 +8,18 @@ enum {
 	MANY_LOST = 8,   /* one of so many */
 	GROUP = 8,
 	PARTS = 16,      /* of a packet */
-	LEAST_GROWTH = 2, GROWTH_IN_SPACE = 3 * PARTS / 2, MOST_GROWTH = 16 * PARTS, /* in a round trip */
+	/* in a round trip */
+	LEAST_GROWTH = 2, GROWTH_IN_SPACE = 3 * PARTS / 2, MOST_GROWTH = 16 * PARTS,
+	PARTS_OF_EACH = 2, /* of each packet in the window at most */
+	MOST_UNITS = 5,    /* of time: a round trip that counts as longer would grow by more than the most */
+	FINE = 1024,       /* parts of such a unit */
 };
 
 #define FIRST_RTO_NS   (10 * VB_NS_PER_MS)
 #define LEAST_RTO_NS   VB_NS_PER_MS	/* usually enough for a peer that must be scheduled first */
 #define MOST_RTO_NS    (500 * VB_NS_PER_MS)
 #define NO_QUEUE_NS    (100 * VB_NS_PER_US)	/* round trips differ by this for other reasons */
-#define LONG_TRIP_NS   VB_NS_PER_MS	/* in which it grows by the most */
-#define ONE_PACKET_NS  (200 * VB_NS_PER_US)	/* a round trip in which the window grows by one packet */
+#define LEAST_UNIT_NS  (200 * VB_NS_PER_US)	/* of time, in which the window grows by one packet */
 #define LEAST_AGE_NS   (10 * VB_NS_PER_S)	/* paths change */
 #define MARK_AGE_NS    (10 * VB_NS_PER_MS)	/* and four round trips: the queue that marked may be gone */
 
@@ -90,10 +93,11 @@ static bool was_marked(const struct vb_rc_window *w, uint64_t now)
 /* How many parts of a packet the window grows by in a round trip. */
 static uint32_t growth(const struct vb_rc_window *w, uint64_t now)
 {
-	uint64_t ns = vb_min_u64(w->smooth_ns, LONG_TRIP_NS),
-		 by_length = ns * ns / (ONE_PACKET_NS * ONE_PACKET_NS / PARTS),
+	uint64_t unit = vb_max_u64(w->full_ns, LEAST_UNIT_NS),
+		 units = FINE * vb_min_u64(w->smooth_ns, MOST_UNITS * unit) / unit,
+		 by_length = PARTS * units * units / (FINE * FINE),
 		 by_space = has_queue(w) || was_marked(w, now) ? 0 : GROWTH_IN_SPACE,
-		 most = vb_min_u64(vb_max_u64(w->size, LEAST_GROWTH), MOST_GROWTH);
+		 most = vb_min_u64(vb_max_u64(w->size * PARTS_OF_EACH, LEAST_GROWTH), MOST_GROWTH);
 	return (uint32_t)vb_min_u64(vb_max_u64(vb_max_u64(by_length, by_space), LEAST_GROWTH), most);
 }
 
@@ -126,9 +130,16 @@ static void cut_to(struct vb_rc_window *w, uint64_t size)
 	w->grown = 0;
 }
 
+/* What packets wait in the queue on the path. */
+static uint64_t queue_ns(const struct vb_rc_window *w)
+{
+	return w->smooth_ns - vb_min_u64(w->least_ns, w->smooth_ns);
+}
+
 void vb_rc_window_marked(struct vb_rc_window *w, uint64_t now)
 {
 	w->marked_at = now;
+	w->full_ns = 2 * queue_ns(w); /* a queue begins to mark long before it is full */
 	cut_to(w, w->size - w->size / 4);
 }
 
@@ -136,6 +147,7 @@ static void halve(struct vb_rc_window *w)
 {
 	uint64_t carried = w->rate_ns ? w->rate_packets * w->least_ns / w->rate_ns : 0;
 
+	w->full_ns = queue_ns(w);
 	cut_to(w, vb_max_u64(carried, w->size / 2));
 }
 

@@ -5,9 +5,10 @@
  *
  * The window counts packets, and the responses that READs have asked for. Up to the threshold it grows by
  * what was acknowledged. Two long round trips in a row end that: packets wait in a queue, and twice as many
- * would not fit. Beyond the threshold it grows by the square of the round trip's length, one packet at
- * 200 us: so connections of different lengths that share a full link end up with equal shares. While no
- * queue stands on the path, it grows by at least one and a half packets. (A queue stands if a mark came a
+ * would not fit. Beyond the threshold it grows by the square of the round trip's length, one packet at the
+ * time that the queue took when it was last full, but at least 200 us. All connections that share a queue see
+ * that time, so those of different lengths end up with equal shares, however slow the link is. While no queue
+ * stands on the path, the window grows by at least one and a half packets. (A queue stands if a mark came a
  * short while ago, or if even the shortest of the last round trips is long. A peer that waits for a processor
  * makes some of them long, not all.)
  *
@@ -36,6 +37,7 @@ struct vb_rc_window {
 	uint64_t least_ns, least_at, last_ns, before_last_ns;
 	/* the least of the last group of round trips, and of this group so far */
 	uint64_t standing_ns, group_least_ns;
+	uint64_t full_ns;		/* what the queue took when it was last full; 0: unknown */
 	uint32_t group;			/* measured in this group */
 	/* delivered packets of the last whole period, and its length */
 	uint64_t counted_from, rate_packets, rate_ns;
