@@ -12,14 +12,15 @@ import tempfile
 
 from experiment import Experiment, Failed, NotMeasured, Row, at_least
 
-RATE = 500  # Mbit/s of each link: what the switch of a lab carries easily, packet by packet
+RATE = 500  # Mbit/s of what carries the flows: what the switch of a lab passes on easily, packet by packet
 HOSTS = f"hosts rate {RATE}mbit queue 256k delay 50us"
 MARKS = " ecn 60k-180k"
 WARM_MS, WINDOW_MS = 2000, 5000
 PORT = 7000
 LIMIT_S = 120
 SENDERS, RANKS = 16, 8
-RING_BYTES, RING_ROUNDS = 8 << 20, 9
+RING_BYTES, RING_ROUNDS = 1 << 20, 9
+RING_HOSTS = f"hosts rate {RATE / RANKS}mbit queue 256k delay 50us"  # all links are in use at once
 SHORT = 4096
 KINDS = {"verbatim": "rdma", "TCP CUBIC": "cubic", "TCP BBR": "bbr"}
 PEERS = ("TCP CUBIC", "TCP BBR")
@@ -166,9 +167,9 @@ def experiments(tools_):
     ]
     yield compare(
         lab,
-        f"all-reduce of 8 MiB, ring of {RANKS}",
+        f"all-reduce of {RING_BYTES >> 20} MiB, ring of {RANKS}",
         RANKS,
-        [HOSTS],
+        [RING_HOSTS],
         ring,
         (("time", "ns", value("all_reduce_ns"), None),),
     )

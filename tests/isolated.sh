@@ -77,6 +77,8 @@ make_network() {
 		link set eth0 up
 	END
 	until [[ $(in_network ip -brief link show eth0) == *" UP "* ]]; do sleep 0.01; done
+	# The kernel makes the route to an IPv6 address a while later.
+	until [[ $(in_network ip -6 route show table local fd66::1) ]]; do sleep 0.01; done
 }
 
 in_network() { nsenter --net=/proc/$holder/ns/net "$@" {line}>&-; }

@@ -2,8 +2,9 @@
 /*
  * Reads VERBATIM_CHECK, and reports settings that have no meaning.
  *
- * VERBATIM_CHECK: words between commas. "1" (or "all"): every check; a check's name: that one; "-" and a
- * name: not that one, all others unless some are named; "fatal": the first finding ends the program.
+ * VERBATIM_CHECK: "0" or "off": none. Else words with commas between them. "1", "on" or "all": every check;
+ * a check's name: that one; "-" and a name: not that one, all others unless some are named; "fatal": the
+ * first finding ends the program.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,7 +62,7 @@ static bool names_some(const char *value)
 {
 	for (const char *at = value; *at; at += strcspn(at, ","), at += *at == ',') {
 		size_t len = strcspn(at, ",");
-		if (is_word(at, len, "1") || is_word(at, len, "all"))
+		if (is_word(at, len, "1") || is_word(at, len, "on") || is_word(at, len, "all"))
 			return false;
 	}
 	for (const char *at = value; *at; at += strcspn(at, ","), at += *at == ',') {
@@ -103,7 +104,7 @@ __attribute__((constructor)) static void read_environment(void)
 {
 	const char *value = getenv("VERBATIM_CHECK");
 	report_unknown_settings();
-	if (!value || !*value || !strcmp(value, "0"))
+	if (!value || !*value || !strcmp(value, "0") || !strcmp(value, "off"))
 		return;
 	read_setting(value);
 	vb_check_enabled = true;

@@ -7,7 +7,7 @@
 #include "base/base.h"
 
 #define X(constant, word, page) "|" word "|-" word
-static const char checks[] = "1|all|fatal" VB_CHECKS(X);
+static const char checks[] = "1|on|all|fatal" VB_CHECKS(X);
 #undef X
 
 /*
@@ -18,7 +18,7 @@ static const struct setting {
 	const char *name, *one, *several, *page;
 } settings[] = {
 	{ "CAPTURE", NULL, NULL, NULL },
-	{ "CHECK", "0", checks, "verbatim-checks(7)" },
+	{ "CHECK", "0|off", checks, "verbatim-checks(7)" },
 	{ "COPY", "mapped|process_vm|link", NULL, "verbatim(7)" },
 	{ "DEBUG", NULL, NULL, NULL },
 	{ "FAULTS", NULL, NULL, NULL },

@@ -63,17 +63,19 @@ int main(void)
 	return 0;
 }
 C
-compile() { # PKG_CONFIG_PATH PACKAGE...
-	local path=$1 flags
-	shift
-	flags=$(PKG_CONFIG_PATH=$path pkg-config --define-variable=prefix="$root" --cflags --libs "$@") || return 1
+compile() { # PREFIX PKG_CONFIG_PATH PACKAGE...
+	local prefix=$1 path=$2 flags
+	shift 2
+	flags=$(PKG_CONFIG_PATH=$path pkg-config --define-variable=prefix="$prefix" --cflags --libs "$@") || return 1
 	echo "$flags"
-	[[ $flags == *"$private"* ]] || return 1
-	${CC:-cc} "$work/program.c" -o "$work/program" $flags
+	[[ $flags == *"${private#"$root"}"* ]] || return 1
+	eval "${CC:-cc} '$work/program.c' -o '$work/program' $flags"
 }
-check build__verbatim_names compile "$libdir/pkgconfig" verbatim-rdmacm verbatim-ibverbs
+ln -s "$root" "$work/a prefix"
+check build__prefix_with_spaces compile "$work/a prefix" "$libdir/pkgconfig" verbatim-rdmacm verbatim-ibverbs
+check build__verbatim_names compile "$root" "$libdir/pkgconfig" verbatim-rdmacm verbatim-ibverbs
 check run__verbatim_names "$root/bin/verbatim" run "$work/program"
-check build__opt_in compile "$private/pkgconfig" librdmacm libibverbs
+check build__opt_in compile "$root" "$private/pkgconfig" librdmacm libibverbs
 check run__opt_in "$root/bin/verbatim" run "$work/program"
 # A CMake project that looks for rdma-core in either of the usual ways is pointed here by the environment
 # alone.

@@ -438,8 +438,10 @@ def test_settings():
     report("those that are not named are silent", silence(status, said))
     status, said = run([MISTAKES, "no_grh", "wrong"], "call")
     report("the one that is named is not", "" if "check call" in said else said)
-    status, said = run([MISTAKES, "no_grh", "wrong"], "0")
-    report("0 is off", silence(status, said))
+    for word in ("0", "off"):
+        report(f"{word} is off", silence(*run([MISTAKES, "no_grh", "wrong"], word)))
+    status, said = run([MISTAKES, "no_grh", "wrong"], "on")
+    report("on is on", "" if "check call" in said and "no word" not in said else said)
     status, said = run([MISTAKES, "no_grh", "right"], "nonsense")
     report("an unknown word is told", "" if status == 0 and "no word 'nonsense'" in said else said)
     status, said = run([os.path.join(BUILD, "verbatim"), "run", "--check", MISTAKES, "no_grh", "wrong"])

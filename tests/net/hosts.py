@@ -129,6 +129,9 @@ class Host:
         self.run("ip", "address", "add", f"{interface.v4}/24", "dev", interface.name)
         self.run("ip", "address", "add", f"{interface.v6}/64", "dev", interface.name, "nodad")
         self.run("ip", "link", "set", interface.name, "mtu", str(mtu), "up")
+        # The kernel makes the route to it a while later.
+        while not self.run("ip", "-6", "route", "show", "table", "local", interface.v6):
+            time.sleep(0.01)
         self.interfaces.append(interface)
 
     def route_through(self, router):

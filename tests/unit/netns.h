@@ -58,6 +58,21 @@ static inline bool netns_enter(void)
 }
 
 /*
+ * Gives an interface an IPv6 address, and waits until it can be reached: the kernel makes its route a while
+ * after the command has ended. What is sent to it before is lost.
+ */
+static inline bool netns_add_v6(const char *address, const char *interface)
+{
+	char command[300];
+
+	snprintf(command, sizeof(command),
+		 "ip -6 addr replace %s/64 dev %s nodad && for i in $(seq 200); do"
+		 " [ -z \"$(ip -6 route show table local %s dev %s)\" ] || exit 0; sleep 0.05; done; exit 1",
+		 address, interface, address, interface);
+	return system(command) == 0;
+}
+
+/*
  * Adds an Ethernet (two ends of a cable, both here) with addresses 10.9.0.1 and fd09::1, which are the
  * interface "wire". False, with the reason printed, where that is not possible.
  */
@@ -67,27 +82,17 @@ static inline bool netns_add_wire(void)
 		return true;
 	int status = system(
 		"exec 2>&1; ip link add wire type veth peer name other && ip link set wire up && ip link set other up &&"
-		" ip addr add 10.9.0.1/24 dev wire && ip addr add fd09::1/64 dev wire nodad");
+		" ip addr add 10.9.0.1/24 dev wire");
 	if (status != 0)
 		printf("# no veth: ip failed with %#x\n", status);
-	return status == 0;
+	return status == 0 && netns_add_v6("fd09::1", "wire");
 }
 
 #define NETNS_LINK_LOCAL "fe80::9:1"
 
-/*
- * Gives the interface this address too, and waits until it can be used: the kernel has work of its own to do
- * before.
- */
 static inline bool netns_add_link_local(const char *interface)
 {
-	char command[300];
-
-	snprintf(command, sizeof(command),
-		 "ip -6 addr replace " NETNS_LINK_LOCAL "/64 dev %s nodad && for i in $(seq 200); do"
-		 " [ -n \"$(ip -6 addr show dev %s tentative)\" ] || exit 0; sleep 0.05; done; exit 1",
-		 interface, interface);
-	return system(command) == 0;
+	return netns_add_v6(NETNS_LINK_LOCAL, interface);
 }
 
 #endif

@@ -184,7 +184,8 @@ static void check_rule(const char *to, const char *from, const char *next_hop)
 /* As on hosts with several adapters: packets leave by the adapter that has their source. */
 static void route__goes_by_its_source(void **state)
 {
-	must_run("ip address add 10.8.0.1/24 dev other; ip address add fd08::1/64 dev other nodad");
+	must_run("ip address add 10.8.0.1/24 dev other");
+	assert_true(netns_add_v6("fd08::1", "other"));
 	must_run("ip route add 198.51.100.0/24 via 10.9.0.254; ip -6 route add 2001:db8::/64 via fd09::254");
 	must_run("ip rule add from 10.8.0.1 table 100; ip -6 rule add from fd08::1 table 100");
 	must_run("ip route add default via 10.8.0.254 dev other table 100");

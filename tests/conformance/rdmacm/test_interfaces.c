@@ -388,7 +388,7 @@ static void link_local__is_one_on_each_link(void **state)
 	struct rdma_event_channel *ch = new_channel(), *server_ch = new_channel();
 	struct rdma_cm_id *listeners[2];
 
-	must_run("ip -6 addr replace " LINK_LOCAL "/64 dev other nodad");
+	assert_true(netns_add_link_local("other"));
 	for (int i = 0; i < 2; i++)
 		listeners[i] = listener_on_link(server_ch, links[i], 7471);
 	assert_ptr_not_equal(listeners[0]->verbs, listeners[1]->verbs);

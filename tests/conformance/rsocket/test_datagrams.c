@@ -453,7 +453,9 @@ static void udp__nonsense_is_dropped(void **state)
 			;
 	}
 	send_to(a.fd, &b, "sense", 5);
-	expect_from(&b, &a, "sense", 5);
+	/* What looks like data is received as such, at any time. */
+	for (ssize_t n = 0; n != 5 || memcmp(data, "sense", 5); n = rrecv(b.fd, data, sizeof(data), 0))
+		assert_int_equal(wait_for(b.fd, POLLIN), POLLIN);
 	close(s);
 	assert_ok(rclose(a.fd));
 	assert_ok(rclose(b.fd));
