@@ -101,6 +101,30 @@ def expectations_hold():
     return None
 
 
+TO_ITSELF = """
+import socket, sys
+own = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+own.settimeout(20)
+own.bind((sys.argv[1], 0))
+own.sendto(b"once", own.getsockname())
+print(own.recv(10).decode())
+"""
+
+
+@case
+def ipv6_can_be_used_at_once():
+    if not os.path.exists("/proc/net/if_inet6"):
+        return "this kernel has no IPv6"
+    run(
+        "hosts = 8\n"
+        + "".join(
+            program(f"p{n}", f"h{n}", [sys.executable, "-c", TO_ITSELF, f"fd99::{n}"], 'output = "^once$"')
+            for n in range(1, 9)
+        )
+    )
+    return None
+
+
 @case
 def expectations_do_not_hold():
     text = (

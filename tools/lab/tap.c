@@ -5,6 +5,8 @@
 #include <linux/if_tun.h>
 #include <linux/ipv6.h>
 #include <net/if_arp.h>
+#include <poll.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -18,7 +20,7 @@
 #define TUN_F_USO6 0x40
 #endif
 
-enum { V4_PREFIX = 24, V6_PREFIX = 64 };
+enum { V4_PREFIX = 24, V6_PREFIX = 64, TRY_MS = 2, MOST_TRIES = 2500 };
 
 /* ---- the device ---- */
 
@@ -77,6 +79,27 @@ static void set_v4(int status, int fd, unsigned host)
 	set(status, fd, SIOCSIFNETMASK, &ifr, "a netmask");
 }
 
+/*
+ * The kernel takes an address into use some time after it was set, on a busy machine much later: waits until
+ * packets to it arrive.
+ */
+static void await_v6(int fd, const struct in6_addr *addr)
+{
+	struct sockaddr_in6 own = { .sin6_family = AF_INET6, .sin6_addr = *addr };
+	struct pollfd arrival = { .fd = fd, .events = POLLIN };
+	socklen_t len = sizeof(own);
+	bool bound = false;
+
+	for (unsigned tries = 0; tries < MOST_TRIES; tries++) {
+		if (!bound && bind(fd, (struct sockaddr *)&own, len) == 0)
+			bound = getsockname(fd, (struct sockaddr *)&own, &len) == 0;
+		if (bound)
+			(void)!sendto(fd, "", 1, 0, (struct sockaddr *)&own, len);
+		if (poll(&arrival, 1, TRY_MS) > 0)
+			return;
+	}
+}
+
 /* A kernel without IPv6 has hosts without it. */
 static void set_v6(int status, unsigned host)
 {
@@ -89,16 +112,17 @@ static void set_v6(int status, unsigned host)
 	lab_host_v6(host, text);
 	inet_pton(AF_INET6, text, &ifr.ifr6_addr);
 	set(status, fd, SIOCSIFADDR, &ifr, "an IPv6 address");
+	await_v6(fd, &ifr.ifr6_addr);
 	close(fd);
 }
 
-/* Addresses are there at once. */
+/* Addresses need not wait for an answer of nobody's. */
 static void check_no_duplicates(void)
 {
 	int fd = open("/proc/sys/net/ipv6/conf/eth0/accept_dad", O_WRONLY | O_CLOEXEC);
 
 	if (fd >= 0 && write(fd, "0", 1) < 0)
-		errno = 0; /* IPv6 addresses are there a second later */
+		errno = 0; /* IPv6 addresses wait a second */
 	if (fd >= 0)
 		close(fd);
 }
