@@ -130,6 +130,8 @@ struct vb_listener {
 	/* a socket that takes the listener's place when this process is out of descriptors; -1: none */
 	int spare;
 	bool is_paused;  /* it has: for a while connections are refused */
+	bool is_named;   /* the socket in use has the name */
+	struct vb_name name;
 	bool admits_root; /* and not only processes of this user */
 };
 

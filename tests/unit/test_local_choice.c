@@ -5,9 +5,11 @@
  */
 #include "strangers.h"
 
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <time.h>
 
@@ -18,7 +20,7 @@
 #include "adapter/start.h"
 #include "local/peer.h"
 
-enum { LOCAL = 1, WIRE, NO_LIMIT = 90 };
+enum { LOCAL = 1, WIRE, NO_LIMIT = 90, MOST_TAKEN = 4096 };
 #define GIBIBYTE (1ull << 30)
 
 static bool claims_all(struct vb_qp *qp) { return true; }
@@ -300,6 +302,15 @@ static void choice__after_few_descriptors_is_alike(void **state)
 	agree_whatever_is_left(be_short_for_a_while);
 }
 
+/* What this end lacks is a matter of the moment. */
+static void expect_to_listen_again(void)
+{
+	int now = WIRE;
+	for (unsigned tries = 0; tries < 100 && now != LOCAL; tries++)
+		now = common_choice(be_a_peer, 0);
+	assert_int_equal(now, LOCAL);
+}
+
 /* This end has few; the other one has enough. */
 static void choice__with_few_descriptors_here_is_alike(void **state)
 {
@@ -317,10 +328,44 @@ static void choice__with_few_descriptors_here_is_alike(void **state)
 			assert_int_equal(child_end(&c), 0);
 		}
 	}
-	int now = WIRE; /* it is a matter of the moment: soon this end listens again */
-	for (unsigned tries = 0; tries < 100 && now != LOCAL; tries++)
-		now = common_choice(be_a_peer, 0);
-	assert_int_equal(now, LOCAL);
+	expect_to_listen_again();
+}
+
+/* All descriptors that this process may have, and how many of them these are. */
+static int take_descriptors(int taken[MOST_TAKEN], struct rlimit *before)
+{
+	int n = 0, highest = MOST_TAKEN - 1;
+	while (fcntl(highest, F_GETFD) < 0)
+		highest--;
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, before), 0);
+	struct rlimit few = { .rlim_cur = (rlim_t)highest + 1, .rlim_max = before->rlim_max };
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+	while ((taken[n] = dup(STDIN_FILENO)) >= 0)
+		n++;
+	return n;
+}
+
+/* A child that is about to execute a program has this process's descriptors until then. */
+static void choice__this_end_listens_again_after_a_child_had_its_sockets(void **state)
+{
+	static int taken[MOST_TAKEN];
+	struct rlimit before;
+	pid_t holder = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+	while (!holder)
+		pause();
+	assert_true(holder > 0);
+	struct child c = child_start(be_a_peer);
+	(void)hear(c.sock);
+	int n = take_descriptors(taken, &before);
+	say(c.sock, vb_slot_first());
+	(void)hear(c.sock);
+	while (n)
+		close(taken[--n]);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+	assert_int_equal(child_end(&c), 0);
+	kill(holder, SIGKILL);
+	assert_int_equal(waitpid(holder, NULL, 0), holder);
+	expect_to_listen_again();
 }
 
 /* A listener that was shut down is ready for ever, and nothing that the progress thread shall look at. */
@@ -495,6 +540,7 @@ int main(void)
 		cmocka_unit_test(choice__with_few_descriptors_is_alike),
 		cmocka_unit_test(choice__after_few_descriptors_is_alike),
 		cmocka_unit_test(choice__with_few_descriptors_here_is_alike),
+		cmocka_unit_test(choice__this_end_listens_again_after_a_child_had_its_sockets),
 		cmocka_unit_test(choice__with_links_refused_the_thread_sleeps),
 		cmocka_unit_test(choice__changed_user_is_wire),
 		cmocka_unit_test(choice__effectively_the_same_user_is_wire),

@@ -125,20 +125,28 @@ static int accept_some(struct vb_listener *l)
 	return ACCEPTS_PER_ROUND;
 }
 
+/* -EADDRINUSE: a child still has the socket before, until it executes a program or drops what it inherited. */
+static int name_socket(struct vb_listener *l)
+{
+	if (!l->is_named && bind(l->watch.fd, (const struct sockaddr *)&l->name.un, l->name.bytes) < 0)
+		return -errno;
+	l->is_named = true;
+	return 0;
+}
+
 /*
  * The name is free for a moment. While the slot is this process's, only an impostor would take the name, and
  * peers check who he is.
  */
 static void replace_socket_locked(struct vb_listener *l)
 {
-	struct vb_name name = { .bytes = sizeof name.un };
-	if (l->spare < 0 || getsockname(l->watch.fd, (struct sockaddr *)&name.un, &name.bytes) < 0 ||
-	    dup3(l->spare, l->watch.fd, O_CLOEXEC) < 0)
+	if (l->spare < 0 || dup3(l->spare, l->watch.fd, O_CLOEXEC) < 0)
 		return;
 	vb_fd_close_locked(l->spare);
 	l->spare = -1;
 	l->is_paused = true;
-	(void)bind(l->watch.fd, (const struct sockaddr *)&name.un, name.bytes);
+	l->is_named = false;
+	(void)name_socket(l);
 }
 
 static void pause_for_lack(struct vb_listener *l, int err)
@@ -164,8 +172,12 @@ static void listener_ready(struct vb_watch *w, uint32_t epoll_events)
 
 static int resume_locked(struct vb_listener *l)
 {
-	int err = l->is_paused ? vb_link_socket_locked(&l->spare) : 0;
-	if (err || !l->is_paused)
+	if (!l->is_paused)
+		return 0;
+	int err = name_socket(l);
+	if (!err)
+		err = vb_link_socket_locked(&l->spare);
+	if (err)
 		return err;
 	l->is_paused = false;
 	return listen(l->watch.fd, BACKLOG) < 0 ? -errno : 0;
@@ -213,6 +225,8 @@ int vb_listen_locked(const struct vb_name *name, bool listens, int *fd)
 int vb_listener_open_locked(struct vb_listener *l, const struct vb_name *name, bool listens)
 {
 	int err = vb_listen_locked(name, listens, &l->watch.fd);
+	l->name = *name;
+	l->is_named = !err;
 	if (err || !listens)
 		return err;
 	if (vb_list_is_empty(&listeners))
