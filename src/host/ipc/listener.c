@@ -125,7 +125,10 @@ static int accept_some(struct vb_listener *l)
 	return ACCEPTS_PER_ROUND;
 }
 
-/* -EADDRINUSE: a child still has the socket before, until it executes a program or drops what it inherited. */
+/*
+ * -EADDRINUSE: a child still has the socket that had the name, until it executes a program or drops what it
+ * inherited.
+ */
 static int name_socket(struct vb_listener *l)
 {
 	if (!l->is_named && bind(l->watch.fd, (const struct sockaddr *)&l->name.un, l->name.bytes) < 0)
