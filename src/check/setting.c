@@ -2,9 +2,9 @@
 /*
  * Reads VERBATIM_CHECK, and reports settings that have no meaning.
  *
- * VERBATIM_CHECK: "0" or "off": none. Else words with commas between them. "1", "on" or "all": every check;
- * a check's name: that one; "-" and a name: not that one, all others unless some are named; "fatal": the
- * first finding ends the program.
+ * VERBATIM_CHECK is "0" or "off", which turn all checks off, or a list of words with commas between them.
+ * "1", "on" and "all" turn every check on. A check's name turns that check on. "-" and a name turn that check
+ * off, and all others on unless some are named. "fatal" makes the first finding end the program.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -58,8 +58,8 @@ static inline bool netns_enter(void)
 }
 
 /*
- * Gives an interface an IPv6 address, and waits until it can be reached: the kernel makes its route a while
- * after the command has ended. What is sent to it before is lost.
+ * Adds an IPv6 address to an interface and waits until packets can reach it. The kernel adds the route some
+ * time after `ip` has ended; packets sent before that are lost.
  */
 static inline bool netns_add_v6(const char *address, const char *interface)
 {

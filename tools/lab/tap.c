@@ -80,8 +80,8 @@ static void set_v4(int status, int fd, unsigned host)
 }
 
 /*
- * The kernel takes an address into use some time after it was set, on a busy machine much later: waits until
- * packets to it arrive.
+ * Waits until packets reach the address. The kernel adds its route some time after the address was set; on a
+ * busy machine that takes long.
  */
 static void await_v6(int fd, const struct in6_addr *addr)
 {

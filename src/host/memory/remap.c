@@ -144,8 +144,8 @@ static int finish_in(void *at, size_t bytes, unsigned advice, const char *aside,
 }
 
 /*
- * A place for pages while they are copied, between two pages that keep it from being next to the range. If
- * none of the range's pages was ever touched, the kernel would make one mapping of both, and end the trap.
+ * Maps a place for the pages while they are copied. A guard page on each side keeps it apart from the range:
+ * the kernel would merge the two into one mapping if no page of the range was ever touched, and end the trap.
  */
 static char *map_aside(size_t bytes)
 {
