@@ -576,8 +576,8 @@ static inline struct arrival look_at_next(const struct vb_local_qp *l)
 }
 
 /*
- * Fast path: executes a SEND whose payload is in the entry. False: nothing was done, since the request is
- * another one, or must wait, or must fail. holds: the translation of receives does.
+ * The fast path of a SEND whose payload is in the entry. Returns false, having done nothing, if the request
+ * is of another kind, must wait or must fail. `holds`: the translation of receives is still valid.
  */
 static inline bool serve_small_send(struct vb_local_qp *l, const struct arrival *a, bool holds)
 {

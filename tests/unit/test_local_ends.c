@@ -610,7 +610,10 @@ static void poll_until_answered(uint64_t expected)
 	assert_int_equal(answer(), expected);
 }
 
-/* The queue pair serves nobody by then. Polls do not look for a new epoch: the peer rings its doorbell. */
+/*
+ * The queue pair serves no peer at that time, and polls do not look for a new epoch. So the peer rings its
+ * doorbell.
+ */
 static void poll__ends_with_the_requester(void **state)
 {
 	connect_all(1);
