@@ -466,8 +466,8 @@ static const struct scenario scenarios[] = {
 	{ "incast of 16", incast, 16, 1024, .least_used = 0.9, .least_fair = 0.9 },
 	{ "incast of 16, marked", incast, 16, 1024, .marks = true, .least_used = 0.95, .least_fair = 0.95 },
 	/* With less than five packets for each, timeouts decide. */
-	{ "incast of 16, MTU 4096", incast, 16, 4096, .least_used = 0.8, .least_fair = 0.4 },
-	{ "incast of 64", incast, 64, 1024, .least_used = 0.8, .least_fair = 0.5 },
+	{ "incast of 16, MTU 4096", incast, 16, 4096, .least_used = 0.8, .least_fair = 0.55 },
+	{ "incast of 64", incast, 64, 1024, .least_used = 0.8, .least_fair = 0.6 },
 	{ "near and far", near_and_far, 2, 1024, .least_used = 0.9, .least_fair = 0.95 },
 	{ "near and far, marked", near_and_far, 2, 1024, .marks = true, .least_used = 0.9,
 	  .least_fair = 0.95 },

@@ -242,6 +242,41 @@ static void nak_sequence__repetition_lost(void **state)
 	assert_int_equal(f.req.window.size, window);
 }
 
+/* The last packet of 20 is lost and named; the requester sends it again. */
+static void lose_the_last_of(unsigned *sent)
+{
+	post(VB_REQ_WRITE, 20 * MTU);
+	assert_int_equal(write_all(), 20);
+	*sent += 20;
+	f.req.timed_psn = 0;	/* only what is sent again is timed here */
+	receives(nak_of(&f.t, psn(*sent - 1), VB_NAK_SEQUENCE));
+	assert_int_equal(write_all(), 1);
+}
+
+/* A round trip is measured by what a NAK named, but not by an answer that may be to another packet. */
+static void nak_sequence__what_it_names_is_timed(void **state)
+{
+	unsigned sent = 0;
+
+	lose_the_last_of(&sent);
+	f.now += 300000;
+	receives(ack_of(&f.t, psn(sent - 1)));
+	assert_int_equal(f.req.window.last_ns, 300000);
+
+	lose_the_last_of(&sent);
+	f.now += 299999;	/* it was not lost, but late */
+	receives(ack_of(&f.t, psn(sent - 1)));
+	assert_int_equal(f.req.window.last_ns, 300000);
+
+	lose_the_last_of(&sent);
+	f.now = vb_rc_req_deadline(&f.req);
+	vb_rc_req_expire(&f.req, f.now);
+	assert_int_equal(write_all(), 1);	/* a probe */
+	f.now += 400000;
+	receives(ack_of(&f.t, psn(sent - 1)));
+	assert_int_equal(f.req.window.last_ns, 300000);
+}
+
 static void nak_sequence__responder_that_drops(void **state)
 {
 	post(VB_REQ_WRITE, 10 * MTU);
@@ -809,6 +844,7 @@ int main(void)
 		TEST(nak_sequence__responder_that_keeps),
 		TEST(nak_sequence__run_of_losses),
 		TEST(nak_sequence__repetition_lost),
+		TEST(nak_sequence__what_it_names_is_timed),
 		TEST(nak_sequence__responder_that_drops),
 		TEST(nak__fails_that_request_after_those_before),
 		TEST(rnr__waits_and_counts),

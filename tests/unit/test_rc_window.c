@@ -115,6 +115,20 @@ static void marks__a_queue_is_remembered(void **state)
 	assert_in_range(w.size, size + 28, size + 32);
 }
 
+/* What was measured before a cut does not cause another one: the cut may have emptied the queue. */
+static void loss__cuts_again_where_the_queue_is_seen_again(void **state)
+{
+	struct vb_rc_window w = settled(200 * US, 4200 * US);
+	assert_true(vb_rc_window_lost(&w, 1));
+	assert_false(vb_rc_window_lost(&w, 1));
+	for (unsigned i = 0; i < 2; i++)
+		vb_rc_window_measured(&w, now += 4200 * US, 4200 * US);
+	assert_true(vb_rc_window_lost(&w, 1));
+	for (unsigned i = 0; i < 2; i++)
+		vb_rc_window_measured(&w, now += 210 * US, 210 * US);
+	assert_false(vb_rc_window_lost(&w, 1));
+}
+
 /* How long the pace takes for so many windows, one packet at a time. */
 static uint64_t paced_ns(struct vb_rc_window *w, unsigned windows)
 {
@@ -164,6 +178,7 @@ int main(void)
 		cmocka_unit_test(growth__the_same_by_cumulative_acks),
 		cmocka_unit_test(growth__none_unless_half_of_it_is_used),
 		cmocka_unit_test(marks__a_queue_is_remembered),
+		cmocka_unit_test(loss__cuts_again_where_the_queue_is_seen_again),
 		cmocka_unit_test(pace__two_thirds_of_a_long_round_trip),
 		cmocka_unit_test(pace__none_of_a_short_round_trip),
 		cmocka_unit_test(pace__of_a_short_round_trip_where_queues_mark),

@@ -167,6 +167,19 @@ static void continue_recovery(struct vb_rc_req *req, bool is_nak)
 }
 
 /*
+ * The timed packet is acknowledged. If it was sent twice and this takes less than any round trip before, the
+ * first one was only late, and the time says nothing.
+ */
+static void measure(struct vb_rc_req *req, uint64_t now)
+{
+	uint64_t round_trip = now - req->timed_at;
+
+	if (!req->is_timed_again || round_trip >= req->window.least_ns)
+		vb_rc_window_measured(&req->window, now, round_trip);
+	req->timed_psn = 0;
+}
+
+/*
  * The responder has executed everything before `acked`. An answer is recorded before this call.
  */
 static void progress(struct vb_rc_req *req, uint64_t now, uint64_t acked, bool is_nak)
@@ -177,10 +190,8 @@ static void progress(struct vb_rc_req *req, uint64_t now, uint64_t acked, bool i
 	if (stepped)
 		req->acked = acked;
 	advance_una(req);
-	if (req->timed_psn && req->acked > req->timed_psn) {
-		vb_rc_window_measured(&req->window, now, now - req->timed_at);
-		req->timed_psn = 0;
-	}
+	if (req->timed_psn && req->acked > req->timed_psn)
+		measure(req, now);
 	if (req->acked > req->rto_end)
 		vb_rc_window_reset_rto(&req->window);
 	if (req->una > una)

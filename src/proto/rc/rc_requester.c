@@ -98,6 +98,19 @@ static void resend_data(struct vb_rc_req *req, uint32_t position, uint64_t psn, 
 		vb_packet_out_ask(out);
 }
 
+/*
+ * A packet that a NAK has just named is timed: while losses are frequent, there is hardly another round trip
+ * to measure. What a probe sends again is not timed, since the answer may be to the packet before.
+ */
+static void time_resend(struct vb_rc_req *req, uint64_t now, uint64_t psn)
+{
+	bool is_named = psn == req->acked && psn == req->nak_psn && !req->probes;
+
+	req->timed_psn = is_named ? psn : 0;
+	req->timed_at = now;
+	req->is_timed_again = true;
+}
+
 /* Moves resend_from to the first PSN that is still missing. False: there is none. */
 static bool find_missing(struct vb_rc_req *req, uint32_t *position)
 {
@@ -124,11 +137,11 @@ static bool write_resend(struct vb_rc_req *req, uint64_t now, struct vb_packet_o
 		req->resend_from = req->resend_end = 0;
 		return false;
 	}
+	time_resend(req, now, req->resend_from);
 	if (is_answered_entry(entry_at(req, position)))
 		resend_read(req, position, req->resend_from, out);
 	else
 		resend_data(req, position, req->resend_from, out);
-	req->timed_psn = 0;
 	req->packets_resent++;
 	req->resent_at = now;
 	start_probe(req, now);
@@ -242,6 +255,7 @@ static bool write_new(struct vb_rc_req *req, uint64_t now, struct vb_packet_out 
 		if (req->timed_psn == 0 && !is_recovering(req)) {
 			req->timed_psn = psn;
 			req->timed_at = now;
+			req->is_timed_again = false;
 		}
 	}
 	return true;

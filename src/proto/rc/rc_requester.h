@@ -148,6 +148,7 @@ struct vb_rc_req {
 	uint64_t probe_at;		/* when that counts as lost again */
 	uint8_t probes;			/* since the last progress */
 	uint64_t timed_psn, timed_at;	/* the packet whose round trip is measured; 0: none */
+	bool is_timed_again;		/* it was sent before */
 	struct vb_rc_window window;
 	struct {
 		uint64_t first, end;

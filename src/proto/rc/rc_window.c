@@ -7,6 +7,7 @@ enum {
 	FEW_LOST = 4,    /* however small the window */
 	MANY_LOST = 8,   /* one of so many */
 	GROUP = 8,
+	GROUP_AFTER_CUT = 2, /* few, so that a queue that stays is soon seen again */
 	PARTS = 16,      /* of a packet */
 	/* in a round trip */
 	LEAST_GROWTH = 2, GROWTH_IN_SPACE = 3 * PARTS / 2, MOST_GROWTH = 16 * PARTS,
@@ -48,6 +49,7 @@ void vb_rc_window_measured(struct vb_rc_window *w, uint64_t now, uint64_t round_
 	w->group_least_ns = w->group ? vb_min_u64(w->group_least_ns, round_trip_ns) : round_trip_ns;
 	if (++w->group == GROUP) {
 		w->standing_ns = w->group_least_ns;
+		w->is_stale = false;
 		w->group = 0;
 	}
 	w->before_last_ns = w->last_ns;
@@ -148,12 +150,16 @@ static void halve(struct vb_rc_window *w)
 	uint64_t carried = w->rate_ns ? w->rate_packets * w->least_ns / w->rate_ns : 0;
 
 	w->full_ns = queue_ns(w);
+	w->is_stale = true;
+	w->group = GROUP - GROUP_AFTER_CUT;
+	w->group_least_ns = UINT64_MAX;
 	cut_to(w, vb_max_u64(carried, w->size / 2));
 }
 
 bool vb_rc_window_lost(struct vb_rc_window *w, uint32_t packets)
 {
-	if ((packets <= FEW_LOST || packets * MANY_LOST <= w->size) && !has_queue(w))
+	bool is_at_queue = has_queue(w) && !w->is_stale;
+	if ((packets <= FEW_LOST || packets * MANY_LOST <= w->size) && !is_at_queue)
 		return false;
 	halve(w);
 	return true;

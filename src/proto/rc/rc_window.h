@@ -37,6 +37,7 @@ struct vb_rc_window {
 	uint64_t least_ns, least_at, last_ns, before_last_ns;
 	/* the least of the last group of round trips, and of this group so far */
 	uint64_t standing_ns, group_least_ns;
+	bool is_stale;			/* standing_ns is from before the last cut */
 	uint64_t full_ns;		/* what the queue took when it was last full; 0: unknown */
 	uint32_t group;			/* measured in this group */
 	/* delivered packets of the last whole period, and its length */
