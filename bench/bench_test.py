@@ -165,11 +165,16 @@ class Flows(unittest.TestCase):
     def found(self, *rates):
         said = [{"type": "output", "text": f"flow_{n}_bytes_per_s {rate}"} for n, rate in enumerate(rates)]
         said += [{"type": "start", "program": "send-1"}, {"type": "output", "text": "median_ns 1e+06"}]
-        return lab.Found(lab.TCP, lab.figures(said))
+        return lab.Found(lab.packet("cubic", lab.MTU), lab.figures(said))
 
     def test_a_link_is_full_of_packets_with_their_headers(self):
         full = lab.RATE * 1e6 / 8 * 1448 / 1538
         self.assertAlmostEqual(self.found(full / 4, full * 3 / 4).share(), 100)
+
+    def test_packets_are_as_long_as_the_mtu_permits(self):
+        self.assertEqual(lab.packet("rdma", lab.MTU), (1024, 1106))
+        self.assertEqual(lab.packet("rdma", lab.LONG_MTU), (4096, 4178))
+        self.assertEqual(lab.packet("bbr", lab.LONG_MTU), (4148, 4238))
 
     def test_fairness(self):
         self.assertAlmostEqual(self.found(5, 5, 5, 5).fairness(), 1)

@@ -25,8 +25,17 @@ SHORT = 4096
 KINDS = {"verbatim": "rdma", "TCP CUBIC": "cubic", "TCP BBR": "bbr"}
 PEERS = ("TCP CUBIC", "TCP BBR")
 FIGURE = re.compile(r"(\w+) (\d[\d.]*(?:e[+-]?\d+)?)")
-# Payload in a full packet, and what that takes of the link, all of Ethernet included.
-ROCE, TCP = (1024, 14 + 20 + 8 + 12 + 1024 + 4 + 24), (1448, 14 + 20 + 32 + 1448 + 24)
+MTU, LONG_MTU = 1500, 4200  # RoCEv2 carries 1024 and 4096 bytes in such a packet
+PATH_MTUS = (256, 512, 1024, 2048, 4096)
+ETHERNET, ROCE, TCP = 14 + 24, 20 + 8 + 12 + 4, 20 + 32  # bytes beside the payload; ROCE, TCP: of the MTU
+
+
+def packet(kind, mtu):
+    """Payload in a full packet, and what that takes of the link, all of Ethernet included."""
+    if kind == "rdma":
+        payload = max(size for size in PATH_MTUS if size + ROCE <= mtu)
+        return payload, payload + ROCE + ETHERNET
+    return mtu - TCP, mtu + ETHERNET
 
 
 class Lab:
@@ -35,9 +44,9 @@ class Lab:
     def __init__(self, tools_):
         self.tools = tools_
 
-    def run(self, kind, hosts, links, programs):
+    def run(self, kind, mtu, hosts, links, programs):
         """The figures of all programs, by name. programs: (host, arguments of `flows`, whether it ends)"""
-        text = [f"hosts = {hosts}", f"links = {json.dumps(links)}", f'limit = "{LIMIT_S}s"']
+        text = [f"hosts = {hosts}", f"mtu = {mtu}", f"links = {json.dumps(links)}", f'limit = "{LIMIT_S}s"']
         for number, (host, arguments, ends) in enumerate(programs):
             role, *rest = map(str, arguments)
             text += [
@@ -59,7 +68,7 @@ class Lab:
         said = [json.loads(line) for line in done.stdout.split("\n") if line]
         if done.returncode:
             raise reason_of(kind, list(trouble(said)) or [done.stderr.strip()])
-        return Found(ROCE if kind == "rdma" else TCP, figures(said))
+        return Found(packet(kind, mtu), figures(said))
 
     def command(self, kind, links, arguments):
         """Packets of TCP can carry marks only if its hosts ask for that; those of RoCEv2 do."""
@@ -143,15 +152,17 @@ def experiments(tools_):
         streams(2),
         share_and_fairness,
     )
-    yield compare(
-        lab,
-        "1 % of packets lost",
-        2,
-        [HOSTS, "h1-h2 loss 1%"],
-        streams(1),
-        (("rate", "B/s", Found.rate, None),),
-        beside_the_best=True,
-    )
+    for what, mtu in (("1 % of packets lost", MTU), (f"1 % of packets lost, MTU {LONG_MTU}", LONG_MTU)):
+        yield compare(
+            lab,
+            what,
+            2,
+            [HOSTS, "h1-h2 loss 1%"],
+            streams(1),
+            (("rate", "B/s", Found.rate, None),),
+            mtu=mtu,
+            beside_the_best=True,
+        )
     asker = (6, ("ask", "h1", PORT, SHORT, WARM_MS, WINDOW_MS), True)
     yield compare(
         lab,
@@ -184,9 +195,9 @@ def streams(senders, *others):
     ]
 
 
-def compare(lab, what, hosts, links, programs, read, beside_the_best=False):
+def compare(lab, what, hosts, links, programs, read, mtu=MTU, beside_the_best=False):
     """The same by each kind of flow. read: (what, unit, a figure of a run, the goal of ours)"""
-    runs = {name: functools.partial(lab.run, kind, hosts, links, programs) for name, kind in KINDS.items()}
+    runs = {name: functools.partial(lab.run, kind, mtu, hosts, links, programs) for name, kind in KINDS.items()}
     rows = []
     for word, unit, figure, goal in read:
         ours = functools.partial(of, "verbatim", figure)
