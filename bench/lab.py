@@ -197,7 +197,9 @@ def streams(senders, *others):
 
 def compare(lab, what, hosts, links, programs, read, mtu=MTU, beside_the_best=False):
     """The same by each kind of flow. read: (what, unit, a figure of a run, the goal of ours)"""
-    runs = {name: functools.partial(lab.run, kind, mtu, hosts, links, programs) for name, kind in KINDS.items()}
+    runs = {
+        name: functools.partial(lab.run, kind, mtu, hosts, links, programs) for name, kind in KINDS.items()
+    }
     rows = []
     for word, unit, figure, goal in read:
         ours = functools.partial(of, "verbatim", figure)

@@ -203,6 +203,32 @@ def mistakes():
         expect(file.read(4), struct.pack("<I", SECTION), "it is still there")
 
 
+@case
+def captures_longer_than_a_page():
+    """The page has their beginning, and the command says so."""
+    page, path = log("long.html"), log("long.pcapng")
+    beginning = section() + block(INTERFACE, struct.pack("<HHI", 101, 0, 0))
+    filler = block(0x7FFF0000, bytes((1 << 20) - 12))
+    with open(path, "wb") as file:
+        file.write(beginning)
+        for _ in range(260):
+            file.write(filler)
+    status, said = complaint(path, path, page)
+    expect(status, 0, said)
+    expect(
+        said.split("\n"),
+        [
+            f"{path}: the page ends where its 256 MiB do, before the capture's end: capture less "
+            "(--packets, --qp, --seconds)",
+            f"{path}: the page is full before it",
+        ],
+        "what it says",
+    )
+    expect(os.path.getsize(page) // 4 * 3 >> 20, 256, "MiB in the page")
+    os.unlink(path)
+    os.unlink(page)
+
+
 # ---- in a browser ----
 
 

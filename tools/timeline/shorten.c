@@ -161,9 +161,9 @@ static bool take_blocks(struct shortened *to, FILE *in, const char *name)
 		}
 		is_first = false;
 		if (to->used > MAX_BYTES) {
-			complain("%s: it is too long for a page: capture less (--packets, --qp, --seconds)",
-				 name);
-			return false;
+			complain("%s: the page ends where its %d MiB do, before the capture's end: capture less "
+				 "(--packets, --qp, --seconds)", name, MAX_BYTES >> 20);
+			return true;
 		}
 	}
 	if (ferror(in))
@@ -177,6 +177,10 @@ static bool take_blocks(struct shortened *to, FILE *in, const char *name)
 
 bool shorten_file(struct shortened *to, const char *path, const char *name)
 {
+	if (to->used > MAX_BYTES) {
+		complain("%s: the page is full before it", name);
+		return true;
+	}
 	FILE *in = fopen(path, "rbe");
 	bool good;
 

@@ -18,7 +18,7 @@ struct shortened {
 
 /*
  * Appends a file's blocks; false after a message, which has the name. What a capture that was killed left of
- * its last block is left out, and said.
+ * its last block is left out, and so is what a page has no room for; both are said.
  */
 bool shorten_file(struct shortened *to, const char *path, const char *name);
 
