@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Ways of moving memory between processes. */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
@@ -143,12 +145,15 @@ void check_process_vm(struct finding *f)
 			"--cap-add SYS_PTRACE, or another seccomp profile)");
 }
 
+/* Another process of this network namespace may have this one's pid, in a pid namespace of its own. */
 void check_abstract_sockets(struct finding *f)
 {
 	struct sockaddr_un un = { .sun_family = AF_UNIX };
 	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0), err = 0;
+	uint64_t number = 0;
 
-	snprintf(un.sun_path + 1, sizeof(un.sun_path) - 1, "verbatim/doctor/%d", (int)getpid());
+	getrandom(&number, sizeof(number), GRND_NONBLOCK);
+	snprintf(un.sun_path + 1, sizeof(un.sun_path) - 1, "verbatim/doctor/%016" PRIx64, number);
 	if (fd < 0 || bind(fd, (struct sockaddr *)&un, sizeof(un)) < 0 ||
 	    connect(fd, (struct sockaddr *)&un, sizeof(un)) < 0)
 		err = errno;
