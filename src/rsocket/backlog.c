@@ -16,6 +16,12 @@
 #include "base/waits.h"
 #include "rsocket/calls.h"
 
+/*
+ * I/O map entries that each accepted connection has at least. A program may set its number after rlisten, as
+ * riostream does, and a connection may come before.
+ */
+enum { LEAST_IOMAP = 16 };
+
 static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
 static int listeners = -1; /* epoll of their channels; the data are their numbers */
 static unsigned generation;
@@ -69,6 +75,7 @@ static struct vb_rs *take_request(struct vb_rs *listener, struct rdma_cm_id *id,
 		return NULL;
 	}
 	copy_options(child, listener);
+	child->least_iomap = LEAST_IOMAP;
 	child->id = id;
 	id->context = child;
 	int err = answer(child, request);

@@ -188,6 +188,7 @@ struct vb_rs {
 	struct rdma_cm_id *id;
 	struct sockaddr_storage peer; /* of rconnect */
 	bool was_bound;               /* by the program */
+	uint32_t least_iomap;         /* entries of its I/O map, whatever its options say */
 	unsigned attempts;            /* of a resolution */
 	/* when its channel was read, and when a write made progress: vb_rs_look_is_due */
 	uint64_t events_looked, write_looked;

@@ -118,7 +118,7 @@ static void configure(struct vb_rs *s, const struct ibv_device_attr *attr, struc
 		.receive_queue = queue_size(o->receive_queue, attr),
 		.send_bytes = ring_size(o->send_bytes),
 		.receive_bytes = ring_size(o->receive_bytes),
-		.iomap_entries = o->iomap_entries,
+		.iomap_entries = (uint32_t)vb_max_u64(o->iomap_entries, s->least_iomap),
 	};
 }
 

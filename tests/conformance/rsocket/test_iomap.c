@@ -92,18 +92,40 @@ static void riomap__full_and_free_again(void **state)
 	close_ends(&e);
 }
 
+/* riostream's server does so: its listener's requests are accepted as they come. */
+static void riomap__at_a_server_that_sets_the_size_late(void **state)
+{
+	struct listener l = listen_at("127.0.0.1");
+	int client = rsocket(AF_INET, SOCK_STREAM, 0), entries = 1;
+	struct ends e = { .client = client };
+
+	(void)state;
+	assert_ok(rconnect(client, sockaddr(&l.address), length_of(&l.address)));
+	assert_ok(rsetsockopt(l.fd, SOL_RDMA, RDMA_IOMAPSIZE, &entries, sizeof(entries)));
+	e.server = raccept(l.fd, NULL, NULL);
+	assert_true(e.server >= 0);
+	assert_int_equal(riomap(e.client, target, 100, PROT_WRITE, 0, 0), 0);
+	notify(e.client, e.server);
+	assert_int_equal(riowrite(e.server, source, 100, 0, 0), 100);
+	notify(e.server, e.client);
+	assert_memory_equal(target, source, 100);
+	assert_ok(rclose(l.fd));
+	close_ends(&e);
+}
+
 static void riomap__refused(void **state)
 {
-	struct ends e = mapped_ends();
+	struct ends e = mapped_ends(), unmapped = connected("127.0.0.1");
 	int s = rsocket(AF_INET, SOCK_STREAM, 0);
 
 	(void)state;
 	assert_refused(ENOTCONN, (int)riomap(s, target, 10, PROT_WRITE, 0, 0));
 	assert_refused(EINVAL, (int)riomap(e.server, target, 0, PROT_WRITE, 0, 0));
 	assert_refused(EINVAL, (int)riomap(e.server, target, 10, PROT_EXEC, 0, 0));
-	/* the server has no map */
-	assert_refused(ENOMEM, (int)riomap(e.client, target, 10, PROT_WRITE, 0, 0));
+	/* the client has no map */
+	assert_refused(ENOMEM, (int)riomap(unmapped.server, target, 10, PROT_WRITE, 0, 0));
 	assert_ok(rclose(s));
+	close_ends(&unmapped);
 	close_ends(&e);
 }
 
@@ -114,6 +136,7 @@ int main(void)
 		cmocka_unit_test(riomap__chooses_the_address),
 		cmocka_unit_test(riowrite__outside_the_map),
 		cmocka_unit_test(riomap__full_and_free_again),
+		cmocka_unit_test(riomap__at_a_server_that_sets_the_size_late),
 		cmocka_unit_test(riomap__refused),
 	};
 
