@@ -4,12 +4,14 @@
 #include "../between.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/user.h>
+#include <unistd.h>
 
 #include "host/ipc/guard.h"
 #include "host/loop/activity.h"
@@ -113,6 +115,23 @@ static void guard__copies_until_it_is_told_not_to(void **state)
 }
 
 /*
+ * The kernel shows a thread as stopped shortly before that leaves its processor. One that goes on meanwhile
+ * was never interrupted. To read this file is to wait until the thread has left.
+ */
+static bool has_left_its_processor(pid_t pid)
+{
+	char path[32], text[8] = "";
+	snprintf(path, sizeof(path), "/proc/%d/syscall", (int)pid);
+	FILE *file = fopen(path, "re");
+	bool is_told = file && fgets(text, sizeof(text), file);
+	if (file)
+		fclose(file);
+	if (!is_told)	/* nobody may look; most likely it has by then */
+		usleep(10000);
+	return strcmp(text, "running") != 0;
+}
+
+/*
  * SIGSTOP may catch the child anywhere: between its look at the word and the copy, or in the middle of the
  * copy. Once it is told, it copies nothing more.
  */
@@ -126,7 +145,8 @@ static void guard__holds_for_who_was_stopped(void **state)
 		uint64_t copies = atomic_load(&shared->copies);
 		assert_true(WAIT_FOR(atomic_load(&shared->copies) > copies + (uint64_t)i % 50));
 		kill(copier.pid, SIGSTOP);
-		assert_true(WAIT_FOR(vb_process_activity(copier.pid) == VB_ACTIVITY_HALTED));
+		assert_true(WAIT_FOR(vb_process_activity(copier.pid) == VB_ACTIVITY_HALTED &&
+				     has_left_its_processor(copier.pid)));
 		atomic_store(&shared->stop, 1);
 		memset(parents(), NEW, way.bytes);
 		kill(copier.pid, SIGCONT);
