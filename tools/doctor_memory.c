@@ -145,7 +145,7 @@ void check_process_vm(struct finding *f)
 			"--cap-add SYS_PTRACE, or another seccomp profile)");
 }
 
-/* Another process of this network namespace may have this one's pid, in a pid namespace of its own. */
+/* The name is random: two processes of one network namespace can have the same pid. */
 void check_abstract_sockets(struct finding *f)
 {
 	struct sockaddr_un un = { .sun_family = AF_UNIX };

@@ -115,8 +115,8 @@ static void guard__copies_until_it_is_told_not_to(void **state)
 }
 
 /*
- * The kernel shows a thread as stopped shortly before that leaves its processor. One that goes on meanwhile
- * was never interrupted. To read this file is to wait until the thread has left.
+ * The kernel reports a thread as stopped shortly before the thread leaves its processor. If SIGCONT comes in
+ * between, nothing interrupts the thread. Reading this file waits until the thread has left.
  */
 static bool has_left_its_processor(pid_t pid)
 {

@@ -610,10 +610,7 @@ static void poll_until_answered(uint64_t expected)
 	assert_int_equal(answer(), expected);
 }
 
-/*
- * The queue pair serves no peer at that time, and polls do not look for a new epoch. So the peer rings its
- * doorbell.
- */
+/* Polls do not look for a new epoch while the queue pair serves no peer. The peer must ring the doorbell. */
 static void poll__ends_with_the_requester(void **state)
 {
 	connect_all(1);

@@ -115,7 +115,7 @@ static void marks__a_queue_is_remembered(void **state)
 	assert_in_range(w.size, size + 28, size + 32);
 }
 
-/* What was measured before a cut does not cause another one: the cut may have emptied the queue. */
+/* After a cut, only new round trips can show a queue. The cut may have emptied the old one. */
 static void loss__cuts_again_where_the_queue_is_seen_again(void **state)
 {
 	struct vb_rc_window w = settled(200 * US, 4200 * US);

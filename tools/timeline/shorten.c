@@ -147,6 +147,8 @@ static bool take_block(struct shortened *to, struct block *b)
 
 /* ---- a file ---- */
 
+static bool is_full(const struct shortened *to) { return to->used > MAX_BYTES; }
+
 static bool take_blocks(struct shortened *to, FILE *in, const char *name)
 {
 	static uint8_t body[MAX_BLOCK];
@@ -160,9 +162,9 @@ static bool take_blocks(struct shortened *to, FILE *in, const char *name)
 			break;
 		}
 		is_first = false;
-		if (to->used > MAX_BYTES) {
-			complain("%s: the page ends where its %d MiB do, before the capture's end: capture less "
-				 "(--packets, --qp, --seconds)", name, MAX_BYTES >> 20);
+		if (is_full(to)) {
+			complain("%s: the page ends where its %d MiB do, before the capture's end: "
+				 "capture less (--packets, --qp, --seconds)", name, MAX_BYTES >> 20);
 			return true;
 		}
 	}
@@ -177,7 +179,7 @@ static bool take_blocks(struct shortened *to, FILE *in, const char *name)
 
 bool shorten_file(struct shortened *to, const char *path, const char *name)
 {
-	if (to->used > MAX_BYTES) {
+	if (is_full(to)) {
 		complain("%s: the page is full before it", name);
 		return true;
 	}

@@ -167,8 +167,8 @@ static void continue_recovery(struct vb_rc_req *req, bool is_nak)
 }
 
 /*
- * The timed packet is acknowledged. If it was sent twice and this takes less than any round trip before, the
- * first one was only late, and the time says nothing.
+ * The ACK for the timed packet has come. If the packet was sent twice, the ACK may answer the first copy. A
+ * time that is shorter than every round trip so far shows that, and does not count.
  */
 static void measure(struct vb_rc_req *req, uint64_t now)
 {

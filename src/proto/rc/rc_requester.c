@@ -99,8 +99,8 @@ static void resend_data(struct vb_rc_req *req, uint32_t position, uint64_t psn, 
 }
 
 /*
- * A packet that a NAK has just named is timed: while losses are frequent, there is hardly another round trip
- * to measure. What a probe sends again is not timed, since the answer may be to the packet before.
+ * Times a packet that is sent again because a NAK named it. While losses are frequent, the requester has few
+ * other round trips to measure. It does not time probes: an ACK may answer the packet sent before the probe.
  */
 static void time_resend(struct vb_rc_req *req, uint64_t now, uint64_t psn)
 {
