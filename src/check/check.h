@@ -8,9 +8,9 @@
  * (verbs/checked_ops.c), starting wraps the paths' tables once (sends.c), and other verbs test
  * vb_check_enabled.
  *
- * While it is on, a send waits until the adapter runs next, as it would in a queue of hardware. Nothing has
- * been done with the request by then, so a change of its buffer between post and completion is a mistake,
- * and is seen.
+ * While it is on, a send waits until the program polls, for 1 ms at most, as it would in a queue of hardware.
+ * Nothing has been done with the request by then, so a change of its buffer between post and completion is a
+ * mistake, and is seen.
  *
  * A finding is certain: what may be right is not reported. The same sentence, apart from its numbers, is
  * reported once for a place (or an object, where no place is known), and counted from then on. So many are
@@ -64,6 +64,17 @@ bool vb_check_is_internal(const struct vb_trace *trace);
 /* What vb_explain says (base/log.h). */
 void vb_check_explained(const char *call, const char *sentence);
 
+/* ---- held.c ---- */
+
+/* The queue pair runs when the program comes to its next step, or after 1 ms. sq.lock is held. */
+void vb_check_hold(struct vb_checked_qp *checked);
+/* Before the queue pair is destroyed. */
+void vb_check_hold_no_more(struct vb_checked_qp *checked);
+/* Shall the calling thread leave the queue pair alone until it is run for this? */
+bool vb_check_is_held(struct vb_checked_qp *checked);
+/* The program has come to its next step: runs all that are held. */
+void vb_check_run_held(void);
+
 /* ---- sends.c ---- */
 
 struct vb_posted {
@@ -88,6 +99,8 @@ struct vb_checked_qp {
 	atomic_bool is_starving;  /* the timer runs */
 	atomic_uint posted_then;  /* receives, when it was set */
 	struct vb_timer starving;
+	struct vb_list held;      /* held.c */
+	atomic_bool is_due;       /* it was held, and is scheduled */
 	struct vb_qp *qp;
 	/* when a post found the queue full whose completions were never polled; 0: none has */
 	_Atomic(uint64_t) full_since;

@@ -14,6 +14,7 @@ enum { LOOK_NS = VB_NS_PER_S };
 
 void vb_check_cq_used(struct vb_cq *cq)
 {
+	vb_check_run_held();
 	if (cq->checked)
 		atomic_store_explicit(&cq->checked->last_user, vb_lock_self(), memory_order_relaxed);
 }
@@ -65,6 +66,7 @@ static void look(struct vb_timer *timer, uint64_t now_ns)
 
 void vb_check_wait_begin(struct vb_check_wait *wait, struct vb_channel *channel)
 {
+	vb_check_run_held();
 	*wait = (struct vb_check_wait){ .timer = { .fire = look, .arg = wait },
 					.channel = channel,
 					.thread = vb_lock_self() };

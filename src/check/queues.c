@@ -51,6 +51,7 @@ void vb_check_qp_begin(struct vb_qp *qp, bool is_single_threaded)
 	if (!c)
 		return;
 	c->qp = qp;
+	vb_list_init(&c->held);
 	c->is_single_threaded = is_single_threaded;
 	c->starving = (struct vb_timer){ .fire = vb_check_starving_fired, .arg = c };
 	qp->checked = c;
@@ -163,6 +164,7 @@ void vb_check_qp_end(struct vb_qp *qp)
 	if (!atomic_load(&qp->mcast))
 		check_async(qp->ctx, &qp->async, "a queue pair", "ibv_destroy_qp");
 	vb_timer_cancel(&qp->checked->starving);
+	vb_check_hold_no_more(qp->checked);
 }
 
 void vb_check_qp_gone(struct vb_checked_qp *c)
@@ -170,6 +172,7 @@ void vb_check_qp_gone(struct vb_checked_qp *c)
 	if (!c)
 		return;
 	vb_timer_cancel(&c->starving);
+	vb_check_hold_no_more(c);
 	free(c->posted);
 	free(c);
 }

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Posted sends. Each is held until the adapter runs next, in a thread that polls or in the progress thread.
- * The post notes its place, and the checksum of its bytes. When the send is released, the bytes must still
- * have that checksum. Nothing has been done with the request by then, so the program had no reason to
- * believe it done.
+ * Posted sends. Each is held until the adapter runs the queue pair next (held.c). The post notes its place,
+ * and the checksum of its bytes. When the send is released, the bytes must still have that checksum. Nothing
+ * has been done with the request by then, so the program had no reason to believe it done.
  *
  * Bytes that something else may write meanwhile are left out: those that any request for incoming data
  * names, now or a while ago. Threading: all of it under the QP's sq.lock.
@@ -257,7 +256,7 @@ static void held_send(struct vb_qp *qp)
 		return;
 	}
 	note(qp, qp->checked);
-	vb_progress_schedule(qp);
+	vb_check_hold(qp->checked);
 }
 
 /* sq.lock is held. */
@@ -271,6 +270,8 @@ static void release(struct vb_qp *qp, const struct vb_path_ops *path)
 static void held_run(struct vb_qp *qp)
 {
 	const struct vb_path_ops *path = atomic_load(&qp->path);
+	if (qp->checked && vb_check_is_held(qp->checked))
+		return;
 	if (!vb_lock_try(&qp->sq.lock)) {
 		vb_progress_retry(qp);
 		return;
