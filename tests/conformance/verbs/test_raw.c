@@ -274,19 +274,19 @@ static void post__longer_than_the_mtu(void **state)
 {
 	enum { LO_MTU = 65536, LONGEST = LO_MTU + 14 };
 	struct world *w = *state;
+	struct ibv_qp *sender = make_sender(w);
 	uint8_t *frame = calloc(1, LONGEST + 1);
 	assert_non_null(frame);
 	struct ibv_mr *mr = ibv_reg_mr(w->pd, frame, LONGEST + 1, 0);
 	assert_non_null(mr);
 	build(frame, 1, 1000);
 	for (uint32_t more = 0; more < 2; more++) {
-		struct ibv_qp *sender = make_sender(w);
 		struct ibv_sge sge = { (uintptr_t)frame, LONGEST + more, mr->lkey };
 		struct ibv_send_wr *bad, wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND };
 		assert_errno(0, ibv_post_send(sender, &wr, &bad));
 		assert_int_equal(next_wc(sender->send_cq).status, more ? IBV_WC_LOC_LEN_ERR : IBV_WC_SUCCESS);
-		destroy_sender(sender);
 	}
+	destroy_sender(sender);
 	assert_errno(0, ibv_dereg_mr(mr));
 	free(frame);
 }
