@@ -749,6 +749,7 @@ __attribute__((flatten)) void vb_requester_take_piggybacked_ack(struct vb_local_
 {
 	/* pairs with note_piggybacked_ack */
 	uint32_t done = atomic_load_explicit(&l->req.piggybacked_ack, memory_order_acquire);
+	const struct vb_sq *sq = &l->qp->sq;
 	if (!is_possible(l, done))
 		return;
 	if (done != acked(l))
@@ -756,6 +757,9 @@ __attribute__((flatten)) void vb_requester_take_piggybacked_ack(struct vb_local_
 	complete_until(l, done);
 	/* What the ack says by then. */
 	atomic_store_explicit(&l->req.seen_ack, vb_shm_ack(acked(l), l->epoch, 0), memory_order_relaxed);
+	/* What waits behind it may fail, so it goes on later. */
+	if (vb_unlikely(sq->sent != sq->tail))
+		vb_progress_schedule(l->qp);
 }
 
 void vb_requester_look(struct vb_local_qp *l)

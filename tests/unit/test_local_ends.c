@@ -622,6 +622,39 @@ static void poll__ends_with_the_requester(void **state)
 	assert_false(atomic_load(&local(0)->mine->polled));
 }
 
+static void post_without_completion(enum ibv_wr_opcode opcode)
+{
+	struct ibv_sge sge = { (uintptr_t)rig_at(SOURCES), SHORT, rig.mrs[SOURCES].key };
+	struct ibv_send_wr *bad, wr = { .sg_list = &sge, .num_sge = opcode == IBV_WR_SEND, .opcode = opcode };
+	qps[0].qp.sq_sig_all = false;
+	assert_int_equal(vb_qp_post_send(&qps[0].qp, &wr, &bad), 0);
+}
+
+/* The answer is seen before the ack, which it carries. The invalidation, of no key, can only fail. */
+static void poll__goes_on_with_what_waits_for_a_piggybacked_ack(void **state)
+{
+	enum { MOST = 100000 };
+	struct vb_shm_entry *second = (void *)(fake_arena + RING + ENTRY_BYTES);
+	struct vb_cqe completion = { 0 };
+	connect_all(1);
+	begin_epoch(1, FOR_EVER);
+	receive();
+	hear(0);
+	expect_message();
+	begin_polling();
+	post_without_completion(IBV_WR_SEND);
+	post_without_completion(IBV_WR_LOCAL_INV);
+	receive();
+	vb_ack_came_piggybacked(local(0));
+	second->executed = 1;
+	block(0)->ack = vb_shm_ack(1, local(0)->epoch, 0);
+	publish(1, VB_SHM_INLINE | VB_SHM_ACKS);
+	expect_message();
+	for (unsigned i = 0; i < MOST && !vb_cq_poll(&rig.cq, 1, &completion); i++)
+		;
+	assert_int_equal(completion.status, IBV_WC_MW_BIND_ERR);
+}
+
 /* ---- translations ---- */
 
 static void learn_all(void)
@@ -752,6 +785,7 @@ int main(void)
 		TEST(poll__of_a_queue_pair_that_drains),
 		TEST(poll__of_a_queue_pair_whose_peer_has_failed),
 		TEST(poll__ends_with_the_requester),
+		TEST(poll__goes_on_with_what_waits_for_a_piggybacked_ack),
 		TEST(translation__of_an_epoch_that_has_just_ended),
 		TEST(capture__in_the_middle_of_messages),
 		TEST(capture__of_the_last_epoch),
