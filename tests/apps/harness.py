@@ -571,6 +571,15 @@ def isolate():
         os.execv(ISOLATED, [ISOLATED, sys.executable, *sys.argv])
 
 
+@functools.cache
+def may_open_packet_sockets():
+    try:
+        socket.socket(socket.AF_PACKET, socket.SOCK_RAW).close()
+        return True
+    except PermissionError:
+        return False
+
+
 def add_selection(parser):
     """The options by which a suite runs some of its cases."""
     parser.add_argument(

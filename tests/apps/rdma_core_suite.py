@@ -13,7 +13,6 @@ BUILD_DIR/apps-logs/rdma-core-suite/table.md, the reasons in results.txt. usage:
 [--update] [--device DEV --gid N] [PATTERN...] """
 import argparse
 import collections
-import functools
 import gzip
 import json
 import os
@@ -21,7 +20,6 @@ import pathlib
 import re
 import select
 import signal
-import socket
 import subprocess
 import sys
 
@@ -209,21 +207,12 @@ def write_expected(results, number):
     (EXPECTED / f"{number}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-@functools.cache
-def may_open_packet_sockets():
-    try:
-        socket.socket(socket.AF_PACKET, socket.SOCK_RAW).close()
-        return True
-    except PermissionError:
-        return False
-
-
 def judge(test, results, row, is_known):
     """row: what is expected, None if nothing is; is_known: that is about this very release."""
     wanted, why = row or (None, "")
     status, reason = results.get(test, ("missing", "the suite has no such test"))
     story, reason = reason, (reason.strip().splitlines() or [""])[-1]
-    if status == "error" and "Operation not permitted" in reason and not may_open_packet_sockets():
+    if status == "error" and "Operation not permitted" in reason and not harness.may_open_packet_sockets():
         return harness.Outcome("skip", "raw packets are not for this user")
     if status in ("ok", "skipped") and status in (wanted or ("" if is_known else status)).split("|"):
         return harness.Outcome("skip" if status == "skipped" else "ok", reason)
