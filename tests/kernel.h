@@ -6,11 +6,15 @@
 #ifndef VB_TEST_KERNEL_H
 #define VB_TEST_KERNEL_H
 
+#include <errno.h>
+#include <linux/sockios.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -117,6 +121,18 @@ static inline bool kernel_tells_vlan_tags(void) { return packet_sockets_have(8 /
 
 #define NO_JOINED "packet sockets do not tell of frames that are not cut yet here (PACKET_VNET_HDR)"
 static inline bool kernel_tells_joined(void) { return packet_sockets_have(15 /* PACKET_VNET_HDR */); }
+
+#define NO_SPEEDS "the speeds of interfaces are not told here (SIOCETHTOOL)"
+/* The loopback has none, which is another error than that of a kernel without the question. */
+static inline bool kernel_tells_speeds(void)
+{
+	uint32_t link[32] = { 0x4c /* ETHTOOL_GLINKSETTINGS */ };
+	struct ifreq r = { .ifr_name = "lo", .ifr_data = (char *)link };
+	int s = socket(AF_INET, SOCK_DGRAM, 0);
+	bool told = !ioctl(s, SIOCETHTOOL, &r) || errno == EOPNOTSUPP;
+	close(s);
+	return told;
+}
 
 /* It cannot be tried in short. */
 #define NO_JOINED_DATAGRAMS "packet sockets do not tell of datagrams that are not cut yet before Linux 6.2"

@@ -493,7 +493,7 @@ static void choose_and_count_deaths(int sock)
 	hear(sock);
 }
 
-static void stop(const struct child *c)
+static void stop_child(const struct child *c)
 {
 	int status;
 	assert_int_equal(kill(c->pid, SIGSTOP), 0);
@@ -507,7 +507,7 @@ static void death__is_no_declined_link(void **state)
 	struct child c = child_start(choose_and_count_deaths);
 	uint32_t slot = (uint32_t)hear(c.sock);
 	deaths_by_now(); /* of the tests before */
-	stop(&c);
+	stop_child(&c);
 	assert_int_equal(choice_here(slot), WIRE);
 	assert_int_equal(kill(c.pid, SIGCONT), 0);
 	say(c.sock, vb_slot_first());
