@@ -70,7 +70,7 @@ void vb_check_explained(const char *call, const char *sentence);
 void vb_check_hold(struct vb_checked_qp *checked);
 /* Before the queue pair is destroyed. */
 void vb_check_hold_no_more(struct vb_checked_qp *checked);
-/* Shall the calling thread leave the queue pair alone until it is run for this? */
+/* True: it is held, and the caller is the progress thread, which runs it once its time is over. */
 bool vb_check_is_held(struct vb_checked_qp *checked);
 /* The program has come to its next step: runs all that are held. */
 void vb_check_run_held(void);
