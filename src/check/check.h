@@ -66,13 +66,13 @@ void vb_check_explained(const char *call, const char *sentence);
 
 /* ---- held.c ---- */
 
-/* The queue pair runs when the program comes to its next step, or after 1 ms. sq.lock is held. */
+/* The queue pair runs when the program polls, arms or waits, or after 1 ms. sq.lock is held. */
 void vb_check_hold(struct vb_checked_qp *checked);
 /* Before the queue pair is destroyed. */
 void vb_check_hold_no_more(struct vb_checked_qp *checked);
-/* True: it is held, and the caller is the progress thread, which runs it once its time is over. */
+/* Must the calling thread leave the queue pair alone? Only the progress thread must, while it is held. */
 bool vb_check_is_held(struct vb_checked_qp *checked);
-/* The program has come to its next step: runs all that are held. */
+/* The program polls, arms or waits, or the time is over: all that are held run. */
 void vb_check_run_held(void);
 
 /* ---- sends.c ---- */

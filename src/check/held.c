@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Queue pairs whose sends are held. They run when the program polls, arms or waits for an event, of whatever
- * completion queue: then it has come to its next step. A program that does none of it has them run by the
- * progress thread after 1 ms, and that thread leaves them alone until then.
+ * Queue pairs that hold their sends back. When the program polls a completion queue, arms it or waits for its
+ * event, all of them run, whatever queue that is. If the program does none of these, the progress thread runs
+ * them after 1 ms. Until then the progress thread leaves them alone.
  */
 #include "adapter/progress/progress.h"
 #include "base/nanoseconds.h"
@@ -12,7 +12,6 @@ enum { HOLD_NS = VB_NS_PER_MS };
 
 static void time_is_over(struct vb_timer *timer, uint64_t now_ns)
 {
-	(void)timer, (void)now_ns;
 	vb_check_run_held();
 }
 

@@ -749,7 +749,6 @@ __attribute__((flatten)) void vb_requester_take_piggybacked_ack(struct vb_local_
 {
 	/* pairs with note_piggybacked_ack */
 	uint32_t done = atomic_load_explicit(&l->req.piggybacked_ack, memory_order_acquire);
-	const struct vb_sq *sq = &l->qp->sq;
 	if (!is_possible(l, done))
 		return;
 	if (done != acked(l))
@@ -757,8 +756,8 @@ __attribute__((flatten)) void vb_requester_take_piggybacked_ack(struct vb_local_
 	complete_until(l, done);
 	/* What the ack says by then. */
 	atomic_store_explicit(&l->req.seen_ack, vb_shm_ack(acked(l), l->epoch, 0), memory_order_relaxed);
-	/* What waits behind it may fail, so it goes on later. */
-	if (vb_unlikely(sq->sent != sq->tail))
+	/* The next request waits for this ack. It may fail, so it is not executed here. */
+	if (vb_unlikely(l->qp->sq.sent != l->qp->sq.tail))
 		vb_progress_schedule(l->qp);
 }
 

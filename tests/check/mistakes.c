@@ -18,11 +18,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../spin.h"
 #include "world.h"
 
 #define CASES(X) \
 	X(send_buffer) X(send_buffer_later) X(send_buffer_wr) X(read_then_send) X(dead_lkey) X(never_a_key) \
-	X(wrong_domain) X(not_writable) X(out_of_bounds) X(window_as_lkey) X(dead_rkey) X(rkey_rights) X(rkey_bounds) \
+	X(wrong_domain) X(not_writable) X(out_of_bounds) X(window_as_lkey) X(dead_rkey) X(rkey_rights) \
+	X(rkey_bounds) \
 	X(queue_pair_rights) X(flush_rights) X(window_rights) X(stale_window) X(unmapped_target) \
 	X(unmapped_receive) X(deregistered_under_way) X(reregistered_under_way) X(datagram_header) \
 	X(short_receive) X(short_datagram) X(no_receive) X(no_receive_for_long) X(receives_one_by_one) \
@@ -46,19 +48,6 @@ static void sleep_ms(unsigned ms)
 	nanosleep(&(struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L }, NULL);
 }
 
-static uint64_t now_us(void)
-{
-	struct timespec now;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
-}
-
-static void compute_us(unsigned us)
-{
-	for (uint64_t until = now_us() + us; now_us() < until;)
-		;
-}
-
 /* ---- buffers ---- */
 
 void send_buffer(bool wrong)
@@ -80,7 +69,7 @@ void send_buffer_later(bool wrong)
 	struct world w = make_world((struct wish){ 0 });
 	receive(&w.b, 64);
 	MUST(!post(w.a.qp, request(&w.a, IBV_WR_SEND, 64, NULL)));
-	compute_us(300);
+	spin_us(300);
 	if (wrong)
 		w.a.buffer[5] = 1;
 	done(w.a.cq);

@@ -110,6 +110,15 @@ static inline int child_end(struct child *c)
 	return status;
 }
 
+/* Returns when all its threads have stopped. */
+static inline void child_stop(const struct child *c)
+{
+	int status;
+	assert_int_equal(kill(c->pid, SIGSTOP), 0);
+	assert_int_equal(waitpid(c->pid, &status, WUNTRACED), c->pid);
+	assert_true(WIFSTOPPED(status));
+}
+
 static inline void child_kill(struct child *c)
 {
 	kill(c->pid, SIGKILL);

@@ -58,8 +58,8 @@ static inline bool netns_enter(void)
 }
 
 /*
- * Adds an IPv6 address to an interface and waits until packets reach it. The kernel adds the route only after
- * `ip` has ended. Packets sent before that are lost.
+ * Adds an IPv6 address to an interface and waits until packets reach it. `ip` ends before the kernel has
+ * added the route, and packets sent until then are lost.
  */
 static inline bool netns_add_v6(const char *address, const char *interface)
 {

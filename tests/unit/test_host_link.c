@@ -437,10 +437,9 @@ static void link_connect__to_a_stopped_process_does_not_block(void **state)
 	struct child c = child_start(accept_and_hold);
 	uint32_t slot = (uint32_t)hear(c.sock);
 	struct vb_peer_cred cred;
-	int n = 0, err = 0, status;
+	int n = 0, err = 0;
 
-	assert_int_equal(kill(c.pid, SIGSTOP), 0);
-	assert_int_equal(waitpid(c.pid, &status, WUNTRACED), c.pid);
+	child_stop(&c);
 	while (n < TRIES && !(err = vb_link_connect(slot, &fds[n], &cred)))
 		n++;
 	for (int i = 0; i < n; i++)

@@ -106,15 +106,6 @@ static uint64_t call_until_it_gives_up(int fd)
 	return vb_now_ns() - start;
 }
 
-/* Returns when all its threads have stopped. */
-static void stop_process(pid_t pid)
-{
-	int status;
-	kill(pid, SIGSTOP);
-	assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
-	assert_true(WIFSTOPPED(status));
-}
-
 /* A stopped process is waited for, too, but not as long as one that could run. */
 static void desk__of_a_stopped_process(void **state)
 {
@@ -124,7 +115,7 @@ static void desk__of_a_stopped_process(void **state)
 	struct child server = child_start(answer_for_ever);
 	assert_int_equal(hear(server.sock), 1);
 	assert_int_equal(vb_rpc_connect(name, &fd), 0);
-	stop_process(server.pid);
+	child_stop(&server);
 	pid_t waker = fork();
 	if (!waker) {
 		usleep(300000);
@@ -133,7 +124,7 @@ static void desk__of_a_stopped_process(void **state)
 	}
 	assert_int_equal(vb_rpc_call(fd, "abc", 3, back, sizeof(back)), 3);
 	assert_int_equal(waitpid(waker, NULL, 0), waker);
-	stop_process(server.pid);
+	child_stop(&server);
 	uint64_t stopped_ns = call_until_it_gives_up(fd);
 	vb_fd_close(fd);
 	child_kill(&server);

@@ -239,10 +239,9 @@ static void inbox_send__to_a_stopped_process_is_refused_at_last(void **state)
 {
 	struct child c = child_start(tell_slot);
 	uint32_t slot = (uint32_t)hear(c.sock);
-	int err = 0, status;
+	int err = 0;
 
-	assert_int_equal(kill(c.pid, SIGSTOP), 0);
-	assert_int_equal(waitpid(c.pid, &status, WUNTRACED), c.pid);
+	child_stop(&c);
 	for (int i = 0; !err && i < 100000; i++)
 		err = send_packet(slot, 1, 0);
 	assert_int_equal(err, -EAGAIN);

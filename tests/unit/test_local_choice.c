@@ -493,21 +493,13 @@ static void choose_and_count_deaths(int sock)
 	hear(sock);
 }
 
-static void stop_child(const struct child *c)
-{
-	int status;
-	assert_int_equal(kill(c->pid, SIGSTOP), 0);
-	assert_int_equal(waitpid(c->pid, &status, WUNTRACED), c->pid);
-	assert_true(WIFSTOPPED(status));
-}
-
 /* It was stopped when this end chose, and lives on: neither end takes the declined link for a death. */
 static void death__is_no_declined_link(void **state)
 {
 	struct child c = child_start(choose_and_count_deaths);
 	uint32_t slot = (uint32_t)hear(c.sock);
 	deaths_by_now(); /* of the tests before */
-	stop_child(&c);
+	child_stop(&c);
 	assert_int_equal(choice_here(slot), WIRE);
 	assert_int_equal(kill(c.pid, SIGCONT), 0);
 	say(c.sock, vb_slot_first());

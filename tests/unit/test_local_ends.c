@@ -610,7 +610,7 @@ static void poll_until_answered(uint64_t expected)
 	assert_int_equal(answer(), expected);
 }
 
-/* Polls do not look for a new epoch while the queue pair serves no peer. The peer must ring the doorbell. */
+/* While the queue pair serves no peer, polls look for no new epoch, so the peer must ring its doorbell. */
 static void poll__ends_with_the_requester(void **state)
 {
 	connect_all(1);
@@ -630,7 +630,7 @@ static void post_without_completion(enum ibv_wr_opcode opcode)
 	assert_int_equal(vb_qp_post_send(&qps[0].qp, &wr, &bad), 0);
 }
 
-/* The answer is seen before the ack, which it carries. The invalidation, of no key, can only fail. */
+/* The poll sees the answer first, and takes the ack in it. The invalidation names no key, and fails. */
 static void poll__goes_on_with_what_waits_for_a_piggybacked_ack(void **state)
 {
 	enum { MOST = 100000 };

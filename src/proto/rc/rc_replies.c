@@ -167,8 +167,8 @@ static void continue_recovery(struct vb_rc_req *req, bool is_nak)
 }
 
 /*
- * The ACK for the timed packet has come. If the packet was sent twice, the ACK may answer the first copy. A
- * time that is shorter than every round trip so far shows that, and does not count.
+ * Measures the round trip of the timed packet, whose ACK has come. If the packet was sent twice, the ACK may
+ * be for the first copy, and the time too short. So a time that is shorter than all before does not count.
  */
 static void measure(struct vb_rc_req *req, uint64_t now)
 {

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "../../between.h"
+#include "../../spin.h"
 #include "rs.h"
 #include "rsocket/private.h"
 
@@ -289,20 +290,6 @@ struct caller {
 	atomic_uint calls, ended; /* begun, over */
 	unsigned missed;          /* signals that a call did not end for */
 };
-
-static uint64_t now_us(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
-}
-
-static void spin_us(unsigned us)
-{
-	for (uint64_t end = now_us() + us; now_us() < end;)
-		;
-}
 
 /* Answers all calls but the last of each round soon; that one meets a signal. */
 static void *answer_or_ring(void *arg)
