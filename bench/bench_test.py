@@ -320,6 +320,15 @@ class Programs(unittest.TestCase):
             peer.close()
         self.assertEqual(said, "flow_3_bytes_per_s 0\n")
 
+    def test_a_stream_of_packets_comes_whole(self):
+        command = [PROGRAMS / "udp_stream", "-n", "2", "-p", str(free_udp_port())]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+            self.assertEqual(server.stdout.readline(), "ready\n")
+            done = subprocess.run(
+                [*command, "127.0.0.1"], capture_output=True, text=True, timeout=LIMIT_S, check=False
+            )
+        self.assertEqual((done.returncode, server.returncode), (0, 0), done.stderr)
+        self.assertGreater(tools.named("bytes_per_s")(done.stdout), 0)
 
     def test_hellos_to_a_late_server_are_no_rounds(self):
         hello, message = b"\x22" + bytes(7), bytes(8)
@@ -332,6 +341,12 @@ class Programs(unittest.TestCase):
                         client.sendto(said, server)
                         self.assertEqual(answer(client)[0], said[0], options)
                 self.assertEqual(process.returncode, 0)
+
+
+def free_udp_port():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_port:
+        any_port.bind(("", 0))
+        return any_port.getsockname()[1]
 
 
 @contextlib.contextmanager

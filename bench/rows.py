@@ -178,28 +178,38 @@ def wire(bench, network):
     for name, ends in (("loopback", (loopback, loopback)), ("veth", veth)):
         off = [tools.through(end, "env", "VERBATIM_LOCAL=off") for end in ends]
         for operation in ("write", "send", "read"):
-            yield bandwidth_beside_tcp(bench, name, operation, off, ends)
+            yield bandwidth_beside_others(bench, name, operation, off, ends)
         yield latency_beside_udp(bench, name, off, ends)
 
 
-def bandwidth_beside_tcp(bench, name, operation, off, ends, size=MIB):
+def bandwidth_beside_others(bench, name, operation, off, ends, size=MIB):
+    """Beside TCP, by iperf3 and by UCX, and beside what packets with an ICRC can be over the kernel's UDP."""
     read = tools.bandwidth(size)
-    row = Row(
-        f"{name}: ib_{operation}_bw, {size_name(size)}, MTU 4096",
-        "B/s",
-        lambda outputs: read(outputs["verbatim"]),
-        at_least(1.3),
-        lambda outputs: tools.tcp_bandwidth(outputs["tcp"]),
-        "iperf3, one TCP stream",
+    rows = tuple(
+        Row(
+            f"{name}: ib_{operation}_bw, {size_name(size)}, MTU 4096",
+            "B/s",
+            lambda outputs: read(outputs["verbatim"]),
+            goal,
+            lambda outputs, peer=peer, figure=figure: figure(outputs[peer]),
+            peer,
+        )
+        for peer, figure, goal in (
+            ("iperf3, one TCP stream", tools.tcp_bandwidth, at_least(1.3)),
+            ("UDP stream, an ICRC a packet", tools.named("bytes_per_s"), at_least(0.9)),
+            ("UCX tag_bw, tcp", tools.ucx_bandwidth, None),
+        )
     )
     return Experiment(
         {
             "verbatim": bench.tools.perftest(
                 off, f"ib_{operation}_bw", f"-s {size} -m 4096", BANDWIDTH_ITERATIONS[size]
             ),
-            "tcp": bench.tools.iperf3(ends, IPERF3_S),
+            "iperf3, one TCP stream": bench.tools.iperf3(ends, IPERF3_S),
+            "UDP stream, an ICRC a packet": bench.tools.udp_stream(ends, BANDWIDTH_ITERATIONS[size]),
+            "UCX tag_bw, tcp": bench.tools.ucx(ends, "tag_bw", size, BANDWIDTH_ITERATIONS[size], "tcp"),
         },
-        (row,),
+        rows,
     )
 
 

@@ -111,6 +111,13 @@ class Tools:
         )
         return functools.partial(self.pair, case, [bare(end) for end in ends])
 
+    def udp_stream(self, ends, mib):
+        command = f"{shlex.quote(self.own('udp_stream'))} -p {{port}} -n {mib}"
+        case = harness.Case(
+            "udp_stream", server=command, client=f"{command} {{addr}}", limit_s=LIMIT_S, server_ready="^ready$"
+        )
+        return functools.partial(self.pair, case, [bare(end) for end in ends])
+
     def own_program(self, end, name, *arguments):
         """A program of this directory, which is both its server and its client."""
         case = harness.Case(name, client=shlex.join([self.own(name), *map(str, arguments)]), limit_s=LIMIT_S)
