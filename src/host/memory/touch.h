@@ -34,6 +34,14 @@ static inline bool vb_touch_is_lost(void)
 	return vb_unlikely(atomic_load_explicit(&vb_touch_lost, memory_order_relaxed));
 }
 
+#ifdef __x86_64__
+/*
+ * Which string moves are the fastest: Intel's of bytes do not mind how the two places are aligned, and those
+ * of quadwords take three times as long where that differs. AMD's of bytes are slow at some distances.
+ */
+extern bool vb_touch_moves_bytes __attribute__((visibility("hidden")));
+#endif
+
 /* Of other lengths than eight bytes. For vb_touch_copy. */
 int vb_touch_bytes(void *to, const void *from, size_t bytes);
 

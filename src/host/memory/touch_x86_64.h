@@ -4,12 +4,29 @@
  * stack, so vb_touch_fails can return for all of them.
  */
 
+#include <cpuid.h>
+
+bool vb_touch_moves_bytes;
+
+__attribute__((constructor)) static void choose_moves(void)
+{
+	enum { FEATURES = 7, FAST_STRINGS = 1 << 9 };
+	unsigned a, b, c, d, features;
+	vb_touch_moves_bytes = __get_cpuid(0, &a, &b, &c, &d) && b == signature_INTEL_ebx &&
+			       __get_cpuid_count(FEATURES, 0, &a, &features, &c, &d) &&
+			       features & FAST_STRINGS;
+}
+
 /* Copies rdx bytes from rsi to rdi. String moves start slowly, and are the fastest for many bytes. */
 #define COPY_FRONT                          \
 	"	cmpq	$1024, %rdx\n"        \
 	"	jb	8f\n"                  \
 	"	movq	%rdx, %rcx\n"         \
-	"	shrq	$3, %rcx\n"           \
+	"	cmpb	$0, vb_touch_moves_bytes(%rip)\n" \
+	"	je	9f\n"                  \
+	"	rep	movsb\n"               \
+	"	jmp	5f\n"                  \
+	"9:	shrq	$3, %rcx\n"          \
 	"	rep	movsq\n"               \
 	"	andl	$7, %edx\n"           \
 	"	jmp	3f\n"                  \
