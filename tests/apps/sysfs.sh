@@ -40,7 +40,7 @@ check device__numa_node -1 "$(value device/numa_node)"
 matches device__local_cpus '^[0-9a-f]+(,[0-9a-f]{8})*$' "$(value device/local_cpus)"
 check port__state "4: ACTIVE" "$(value ports/1/state)"
 check port__phys_state "5: LinkUp" "$(value ports/1/phys_state)"
-check port__rate "100 Gb/sec (4X EDR)" "$(value ports/1/rate)"
+check port__rate "200 Gb/sec (4X HDR)" "$(value ports/1/rate)"
 check port__link_layer Ethernet "$(value ports/1/link_layer)"
 check port__lid 0x0 "$(value ports/1/lid)"
 matches port__cap_mask '^0x[0-9a-f]{8}$' "$(value ports/1/cap_mask)"
@@ -73,8 +73,8 @@ check python__walks "$class/vb_lo/ports/1/state" \
 check python__realpath /sys/devices/virtual/infiniband/vb_lo \
 	"$(run python3 -c "import os; print(os.path.realpath('$class/vb_lo'))")"
 if has ibstat; then
-	matches ibstat__knows_the_device "CA 'vb_lo'.*CA type: verbatim.*State: Active.*Rate: 100.*Link layer: Ethernet" "$(run ibstat vb_lo)"
-	matches ibstatus__knows_the_device "'vb_lo' port 1 status:.*0000:ffff:7f00:0001.*4: ACTIVE.*100 Gb/sec" "$(run ibstatus vb_lo)"
+	matches ibstat__knows_the_device "CA 'vb_lo'.*CA type: verbatim.*State: Active.*Rate: 200.*Link layer: Ethernet" "$(run ibstat vb_lo)"
+	matches ibstatus__knows_the_device "'vb_lo' port 1 status:.*0000:ffff:7f00:0001.*4: ACTIVE.*200 Gb/sec" "$(run ibstatus vb_lo)"
 else
 	skip ibstat "infiniband-diags is not here"
 fi

@@ -84,7 +84,7 @@ static void loopback__attributes(void **state)
 	assert_int_equal(port.gid_tbl_len, VB_GID_TABLE);
 	assert_int_equal(port.max_msg_sz, VB_MAX_MSG);
 	assert_int_equal(port.active_width, 2);
-	assert_int_equal(port.active_speed, 32);
+	assert_int_equal(port.active_speed, 64);
 	vb_device_put(lo);
 }
 

@@ -375,7 +375,7 @@ void vb_device_attr(struct vb_device *dev, struct ibv_device_attr *attr)
  */
 static uint32_t mbps_of(const struct vb_netif *netif)
 {
-	enum { WITHOUT_LINK = 100000 };
+	enum { WITHOUT_LINK = 200000 };
 	return netif->speed_mbps ? netif->speed_mbps : WITHOUT_LINK;
 }
 
