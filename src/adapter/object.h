@@ -438,9 +438,10 @@ struct vb_sqe {
 	uint32_t rkey;
 	uint32_t imm;          /* network order, or the rkey to invalidate, or the rights of a window */
 	uint32_t length;       /* bytes in all */
-	uint16_t nsge;
+	uint8_t nsge;
 	uint8_t opcode;        /* enum ibv_wr_opcode */
 	uint8_t flags;         /* enum ibv_send_flags */
+	uint8_t status;        /* enum ibv_wc_status once it is done; VB_SQE_PENDING before */
 	union {
 		struct {
 			uint64_t compare_add, swap;
@@ -453,15 +454,13 @@ struct vb_sqe {
 			uint32_t header_bytes, mss;
 		} tso;           /* its header is at the end of the entry */
 	};
-	uint8_t status;        /* enum ibv_wc_status once it is done; VB_SQE_PENDING before */
-	uint8_t reserved[3];
-	uint32_t srqn;         /* of an XRC queue pair: the peer's queue that it is for */
 	union {
 		struct ibv_sge sge[0];
 		uint8_t inline_data[0];
 	};
 };
-_Static_assert(sizeof(struct vb_sqe) == 56, "8 bytes of inline data fit into the first cache line");
+_Static_assert(sizeof(struct vb_sqe) + sizeof(struct ibv_sge) == VB_CACHE_LINE && VB_MAX_SGE <= UINT8_MAX,
+	       "one entry of a list, or as much inline data, fits into the first cache line");
 
 enum { VB_SQE_PENDING = 0xff };
 /* in flags, beside the program's: neither the entry's place nor its completion is the program's (tags.h) */
@@ -557,10 +556,13 @@ struct vb_qp {
 	 * What is counted beside sq.done and received: failed, flushes and, of UD, shared_* under sq.lock;
 	 * the rest is of the paths that it has left (adapter/inspection/counts.h).
 	 */
-	struct vb_counts counts;
-	struct ibv_qp_attr attr;  /* as set, QP state aside; see vb_qp_attr */
+	struct vb_other_counts {
+#define X(name, what) uint64_t name;
+		VB_OTHER_COUNTS(X)
+#undef X
+	} counts;
+	struct ibv_qp_attr attr;  /* as set, QP state aside; see vb_qp_attr. cap: granted */
 	struct in6_addr sgid;     /* what attr.ah_attr.grh.sgid_index stood for when it was set */
-	struct ibv_qp_cap cap;
 	pthread_mutex_t ctl;
 	_Atomic(uint32_t) qkey;   /* attr.qkey, for posts and arrivals */
 	/* slot to which this QP takes the wire, so that no link is made to it; 0: none. Under ctl */

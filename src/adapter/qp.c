@@ -39,6 +39,14 @@ static int check_caps(const struct vb_qp_init_attr *init)
 	return init->xrcd || (init->send_cq && init->recv_cq) ? 0 : -EINVAL;
 }
 
+/* Of what only some types of queue pairs have at the end of each entry. */
+static uint32_t end_bytes(enum ibv_qp_type type, const struct vb_sq *sq)
+{
+	if (type == IBV_QPT_UD)
+		return sizeof(struct vb_datagram_to);
+	return type == IBV_QPT_XRC_SEND ? sizeof(uint32_t) : sq->header_room;
+}
+
 /* own: places for entries beside the program's. */
 static int init_sq(struct vb_sq *sq, struct vb_pd *pd, const struct vb_qp_init_attr *init, uint32_t own)
 {
@@ -53,8 +61,8 @@ static int init_sq(struct vb_sq *sq, struct vb_pd *pd, const struct vb_qp_init_a
 	/* where the entries would be there is room for as much inline data, asked for or not */
 	sq->max_inline = tail;
 	sq->header_room = vb_align_up(init->max_tso_header, 8);
-	uint32_t to = init->type == IBV_QPT_UD ? sizeof(struct vb_datagram_to) : sq->header_room;
-	sq->stride = vb_align_up(vb_align_up(sizeof(struct vb_sqe) + tail, 8) + to, VB_CACHE_LINE);
+	sq->stride = vb_align_up(vb_align_up(sizeof(struct vb_sqe) + tail, 8) + end_bytes(init->type, sq),
+				 VB_CACHE_LINE);
 	int err = vb_queue_memory_take(&sq->memory, pd, entries ? (size_t)(sq->mask + 1) * sq->stride : 0);
 	sq->entries = sq->memory.at;
 	return err;
@@ -119,7 +127,7 @@ int vb_qp_init(struct vb_qp *qp, struct vb_pd *pd, struct vb_qp_init_attr *init)
 	err = tagged ? init_tags(qp, &init->cap) : 0;
 	if (err)
 		return err;
-	qp->cap = init->cap;
+	qp->attr.cap = init->cap;
 	atomic_init(&qp->state, IBV_QPS_RESET);
 	vb_lock_init(&qp->resp_lock);
 	pthread_mutex_init(&qp->ctl, NULL);
@@ -127,7 +135,7 @@ int vb_qp_init(struct vb_qp *qp, struct vb_pd *pd, struct vb_qp_init_attr *init)
 	vb_list_init(&qp->run_node);
 	atomic_init(&qp->create_flags, init->create_flags);
 	err = init_sq(&qp->sq, pd, init, tagged ? VB_OWN_SENDS : 0);
-	qp->cap.max_inline_data = init->cap.max_inline_data = qp->sq.max_inline;
+	qp->attr.cap.max_inline_data = init->cap.max_inline_data = qp->sq.max_inline;
 	if (!err)
 		err = vb_rq_init(&qp->rq, pd, init->cap.max_recv_wr, init->cap.max_recv_sge);
 	qp->rq.is_closed = qp->srq || qp->type >= IBV_QPT_XRC_SEND;
@@ -226,7 +234,7 @@ static void reset(struct vb_qp *qp)
 	vb_unlock(&qp->sq.lock);
 	qp->comm_est = false;
 	atomic_store(&qp->drops_told, 0);
-	memset(&qp->attr, 0, sizeof(qp->attr));
+	qp->attr = (struct ibv_qp_attr){ .cap = qp->attr.cap };
 	memset(&qp->sgid, 0, sizeof(qp->sgid));
 }
 
@@ -492,7 +500,6 @@ void vb_qp_query(struct vb_qp *qp, struct ibv_qp_attr *attr)
 {
 	pthread_mutex_lock(&qp->ctl);
 	*attr = qp->attr;
-	attr->cap = qp->cap;
 	attr->qp_state = attr->cur_qp_state = atomic_load(&qp->state);
 	vb_lock(&qp->sq.lock);
 	attr->sq_draining = attr->qp_state == IBV_QPS_SQD && vb_sq_is_busy(&qp->sq);

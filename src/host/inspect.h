@@ -59,8 +59,9 @@ enum { VB_STATE_MAX_BYTES = 256 << 20, VB_RECORD_MAX = 2048 };
 /*
  * X(name, what is counted): what queue pairs have done since they were made. Requests and their bytes count
  * once they have succeeded. Within a host there are no packets, retries or NAKs: what stands for them counts.
+ * A queue pair keeps its traffic where it completes requests, and the others apart.
  */
-#define VB_COUNTS(X)                                                                            \
+#define VB_TRAFFIC_COUNTS(X)                                                                    \
 	X(sends, "SENDs")                                                                       \
 	X(send_bytes, "bytes of SENDs")                                                         \
 	X(writes, "WRITEs")                                                                     \
@@ -70,7 +71,9 @@ enum { VB_STATE_MAX_BYTES = 256 << 20, VB_RECORD_MAX = 2048 };
 	X(atomics, "atomics, and WRITEs that are atomic")                                       \
 	X(atomic_bytes, "bytes of atomics: 8 each")                                             \
 	X(receives, "messages that took a receive")                                             \
-	X(receive_bytes, "bytes of these messages")                                             \
+	X(receive_bytes, "bytes of these messages")
+
+#define VB_OTHER_COUNTS(X)                                                                      \
 	X(failed, "requests that failed or were flushed")                                       \
 	X(shared, "of all requests: carried out in shared memory")                              \
 	X(shared_bytes, "bytes of these")                                                       \
@@ -87,6 +90,8 @@ enum { VB_STATE_MAX_BYTES = 256 << 20, VB_RECORD_MAX = 2048 };
 	X(early, "packets that came before one that they follow")                               \
 	X(unexecuted, "packets of UC that could not be carried out, or whose message lacks one") \
 	X(flushes, "FLUSHes")
+
+#define VB_COUNTS(X) VB_TRAFFIC_COUNTS(X) VB_OTHER_COUNTS(X)
 
 struct vb_counts {
 #define X(name, what) uint64_t name;

@@ -102,6 +102,7 @@ static struct vb_captured message_of(struct requester *r, uint32_t psn, uint32_t
 {
 	return (struct vb_captured){ .qp = r->l->qp,
 				  .what = r->sqe,
+				  .srqn = vb_sqe_srqn(r->l->qp, r->sqe),
 				  .psn = psn,
 				  .msn = msn & PSN_MASK,
 				  .peer_pid = r->l->peer->pid,
@@ -208,7 +209,6 @@ static struct vb_sqe entry_of(const struct vb_entry_copy *r)
 		.imm = r->imm,
 		.length = r->length,
 		.opcode = r->opcode,
-		.srqn = r->srqn,
 		.compare_add = r->compare_add,
 		.swap = r->swap,
 		.flags = r->flags & VB_SHM_SOLICITED ? IBV_SEND_SOLICITED : 0,
@@ -226,6 +226,7 @@ void vb_capture_served(struct vb_local_qp *l, enum ibv_wc_status status)
 		 psn = expected_psn(l, position);
 	struct vb_captured m = { .qp = l->qp,
 			      .what = &what,
+			      .srqn = l->cur.srqn,
 			      .psn = psn,
 			      .msn = l->capture.served & PSN_MASK,
 			      .peer_pid = l->peer->pid,

@@ -339,7 +339,7 @@ static bool publish(struct vb_local_qp *l, struct vb_sqe *sqe)
 	vb_busy_end(l, VB_STREAM_REQUEST);
 	if (vb_unlikely(flags < 0))
 		return false;
-	flags |= (int)vb_entry_finish(l, entry, sqe->srqn, sqe->flags);
+	flags |= (int)vb_entry_finish(l, entry, vb_sqe_srqn(l->qp, sqe), sqe->flags);
 	entry->length = vb_wr_is_atomic(sqe->opcode) ? 0 : sqe->length;
 	entry->imm = sqe->imm;
 	entry->remote_addr = sqe->remote_addr;

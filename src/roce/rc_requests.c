@@ -247,7 +247,7 @@ static bool hand_over(struct vb_rc_connection *c, struct vb_sqe *sqe, uint32_t p
 		c->qp->sq.sent++;
 		return true;
 	}
-	vb_request_of_sqe(sqe, &r);
+	vb_request_of_sqe(sqe, vb_sqe_srqn(c->qp, sqe), &r);
 	if (vb_rc_req_post(&c->requester, &r))
 		return false;
 	c->qp->sq.sent++;

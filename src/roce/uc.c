@@ -58,7 +58,7 @@ static bool send_some(struct connection *c, struct vb_burst *burst, struct vb_sq
 	*done = false;
 	if (sqe->status != VB_SQE_PENDING || (!c->index && !vb_payload_is_readable(c->qp, sqe)))
 		return false;
-	vb_request_of_sqe(sqe, &r);
+	vb_request_of_sqe(sqe, 0, &r);
 	uint32_t packets = vb_request_packets(&r, c->mtu);
 	for (; c->index < packets && *budget; --*budget)
 		if (!put(c, burst, sqe, &r))

@@ -635,7 +635,7 @@ VB_EXPORT int ibv_query_qp(struct ibv_qp *pub, struct ibv_qp_attr *attr, int mas
 		.send_cq = pub->send_cq,
 		.recv_cq = pub->recv_cq,
 		.srq = pub->srq,
-		.cap = qp->cap,
+		.cap = qp->attr.cap,
 		.qp_type = pub->qp_type,
 		.sq_sig_all = qp->sq_sig_all,
 	};

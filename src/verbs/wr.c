@@ -266,7 +266,7 @@ static struct ibv_sge *add_sges(struct vb_wr_batch *b, size_t count)
 static void set_sge_list(struct ibv_qp_ex *ex, size_t count, const struct ibv_sge *list)
 {
 	struct vb_wr_batch *b = of(ex)->batch;
-	if (count > of(ex)->qp.cap.max_send_sge) {
+	if (count > of(ex)->qp.attr.cap.max_send_sge) {
 		mistake(b, EINVAL, "more scatter/gather entries than the queue pair's max_send_sge");
 		return;
 	}
@@ -302,7 +302,7 @@ static void set_sge(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t addr, uint32_t
 static void set_inline_data_list(struct ibv_qp_ex *ex, size_t count, const struct ibv_data_buf *list)
 {
 	struct vb_wr_batch *b = of(ex)->batch;
-	size_t total = 0, most = of(ex)->qp.cap.max_inline_data;
+	size_t total = 0, most = of(ex)->qp.attr.cap.max_inline_data;
 	for (size_t i = 0; i < count; i++) {
 		if (list[i].length > most - total) {
 			mistake(b, EINVAL, "more inline data than the queue pair's max_inline_data");

@@ -32,6 +32,20 @@ static void add(struct vb_counts *to, const struct vb_counts *from)
 #undef X
 }
 
+static void add_others(struct vb_counts *to, const struct vb_other_counts *from)
+{
+#define X(name, what) to->name += vb_count_read(&from->name);
+	VB_OTHER_COUNTS(X)
+#undef X
+}
+
+static void keep_others(struct vb_other_counts *to, const struct vb_counts *from)
+{
+#define X(name, what) to->name += from->name;
+	VB_OTHER_COUNTS(X)
+#undef X
+}
+
 static void subtract(struct vb_counts *from, const struct vb_counts *what)
 {
 #define X(name, text) from->name -= what->name;
@@ -55,7 +69,7 @@ static void count_locked(struct vb_qp *qp, struct vb_counts *c)
 		.receives = vb_count_read(&qp->received.requests),
 		.receive_bytes = vb_count_read(&qp->received.bytes),
 	};
-	add(c, &qp->counts);
+	add_others(c, &qp->counts);
 	if (path && path->count)
 		path->count(qp, c);
 }
@@ -138,9 +152,11 @@ void vb_qp_count_begin(const struct vb_qp *qp)
 
 void vb_qp_count_leave(struct vb_qp *qp, const struct vb_path_ops *path)
 {
+	struct vb_counts left = { 0 };
 	pthread_mutex_lock(&lock);
 	if (path && path->count)
-		path->count(qp, &qp->counts);
+		path->count(qp, &left);
+	keep_others(&qp->counts, &left);
 	atomic_store(&qp->path, NULL);
 	pthread_mutex_unlock(&lock);
 }

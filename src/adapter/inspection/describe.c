@@ -206,8 +206,8 @@ static void describe_queues(struct vb_qp *qp, struct vb_record_qp *r)
 	r->posted = vb_position_read(&qp->sq.tail);
 	r->recv_taken = atomic_load(&qp->rq.head);
 	r->recv_posted = atomic_load(&qp->rq.tail);
-	r->max_send = qp->cap.max_send_wr;
-	r->max_recv = qp->cap.max_recv_wr;
+	r->max_send = qp->attr.cap.max_send_wr;
+	r->max_recv = qp->attr.cap.max_recv_wr;
 }
 
 /* The path and its state stay while somebody refers to the QP. */

@@ -19,10 +19,10 @@ static uint32_t mtu_of(const struct vb_qp *qp)
 }
 
 /* An atomic takes one PSN, whatever its entry says of its length. */
-static struct vb_request request_of(const struct vb_sqe *what)
+static struct vb_request request_of(const struct vb_sqe *what, uint32_t srqn)
 {
 	struct vb_request r;
-	vb_request_of_sqe(what, &r);
+	vb_request_of_sqe(what, srqn, &r);
 	if (r.kind > VB_REQ_READ && r.kind != VB_REQ_FLUSH)
 		r.length = 8;
 	return r;
@@ -30,7 +30,7 @@ static struct vb_request request_of(const struct vb_sqe *what)
 
 uint32_t vb_captured_packets(const struct vb_qp *qp, const struct vb_sqe *what)
 {
-	struct vb_request r = request_of(what);
+	struct vb_request r = request_of(what, 0);
 	return vb_request_packets(&r, mtu_of(qp));
 }
 
@@ -83,7 +83,7 @@ static struct vb_packet_to to(const struct vb_captured *m, bool goes_out)
 
 void vb_capture_request(const struct vb_captured *m)
 {
-	struct vb_request r = request_of(m->what);
+	struct vb_request r = request_of(m->what, m->srqn);
 	struct vb_packet_to where = to(m, m->by_requester);
 	uint32_t mtu = mtu_of(m->qp), count = vb_request_packets(&r, mtu),
 		 sent = r.kind == VB_REQ_READ ? 1 : count;
@@ -138,7 +138,7 @@ static void show_responses(const struct vb_captured *m, uint32_t length, uint8_t
 void vb_capture_answer(const struct vb_captured *m)
 {
 	uint8_t syndrome = vb_syndrome(VB_AETH_ACK, VB_AETH_NO_CREDITS);
-	struct vb_request r = request_of(m->what);
+	struct vb_request r = request_of(m->what, m->srqn);
 	const struct vb_opcode_row *row;
 	struct vb_packet_out out;
 	switch ((enum vb_request_kind)r.kind) {

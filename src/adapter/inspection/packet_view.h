@@ -13,6 +13,7 @@
 struct vb_captured {
 	struct vb_qp *qp;
 	const struct vb_sqe *what; /* as the requester posted it */
+	uint32_t srqn;             /* of XRC: the queue that it is for */
 	uint32_t psn;              /* of its first packet */
 	uint32_t msn;              /* messages that the responder has finished, this one included */
 	uint64_t original;         /* of an atomic: what it found */

@@ -16,7 +16,7 @@ static const struct {
 	[IBV_WR_FLUSH]                = { VB_REQ_FLUSH, VB_TAIL_NONE },
 };
 
-void vb_request_of_sqe(const struct vb_sqe *sqe, struct vb_request *r)
+void vb_request_of_sqe(const struct vb_sqe *sqe, uint32_t srqn, struct vb_request *r)
 {
 	bool swaps = sqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || sqe->opcode == IBV_WR_FLUSH;
 	*r = (struct vb_request){
@@ -24,7 +24,7 @@ void vb_request_of_sqe(const struct vb_sqe *sqe, struct vb_request *r)
 		.compare = sqe->compare_add,
 		.swap_or_add = swaps ? sqe->swap : sqe->compare_add,
 		.rkey = sqe->rkey,
-		.srqn = sqe->srqn,
+		.srqn = srqn,
 		.length = sqe->length,
 		.tail_value = sqe->imm,
 		.kind = requests[sqe->opcode].kind,

@@ -165,7 +165,7 @@ static int fill_bind(struct vb_sqe *sqe, const struct ibv_send_wr *wr)
 static void fill_remote(struct vb_qp *qp, struct vb_sqe *sqe, const struct ibv_send_wr *wr, bool atomic)
 {
 	if (qp->type == IBV_QPT_XRC_SEND)
-		sqe->srqn = wr->qp_type.xrc.remote_srqn;
+		*vb_sqe_srqn_at(&qp->sq, sqe) = wr->qp_type.xrc.remote_srqn;
 	if (qp->type == IBV_QPT_UD) {
 		fill_datagram(qp, sqe, wr);
 	} else if (atomic) {
