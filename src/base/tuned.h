@@ -181,12 +181,6 @@ enum {
 	 */
 	VB_STREAM_PACKETS = 12,
 	VB_AWAKE_NS = 50 * VB_NS_PER_US,
-	/*
-	 * A yield that took VB_SLOW_YIELD_NS has let another thread work, perhaps for a time slice. Then the
-	 * progress thread does not stay awake for VB_NOT_AWAKE_NS.
-	 */
-	VB_SLOW_YIELD_NS = 20000,
-	VB_NOT_AWAKE_NS = 100 * VB_NS_PER_MS,
 };
 
 #endif

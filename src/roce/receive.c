@@ -11,6 +11,7 @@
 
 #include "adapter/inspection/counts.h"
 #include "adapter/progress/path.h"
+#include "base/poll_time.h"
 #include "base/tuned.h"
 #include "host/ipc/capture.h"
 #include "roce/burst.h"
@@ -127,24 +128,25 @@ static void batch_done(void)
 
 /* ---- polling ---- */
 
-/* True: packets came. *sleeps_until: set if other threads want the processor. */
-static bool await_packets(uint64_t *sleeps_until)
+/* The progress thread's, of stay_awake. */
+static struct vb_poll_time poll_time;
+static uint64_t seen;
+
+/* True: packets came. */
+static bool await_packets(void)
 {
-	uint64_t before = vb_now_ns(), until = before + VB_AWAKE_NS;
-	bool found = false;
-	while (before < until && !(found = vb_udp_receive())) {
+	uint64_t before = vb_now_ns(),
+		 until = before < poll_time.rests_until_ns ? before : before + VB_AWAKE_NS;
+	while (before < until) {
 		sched_yield();
 		uint64_t now = vb_now_ns();
-		if (now - before > VB_SLOW_YIELD_NS) {
-			*sleeps_until = now + VB_NOT_AWAKE_NS;
-			return vb_udp_receive();
-		}
-		before = now;
+		bool met_others = vb_poll_time_met_others(&poll_time, before, now);
+		if (vb_udp_receive())
+			return true;
+		before = met_others ? until : now;
 	}
-	return found;
+	return false;
 }
-
-static uint64_t seen, sleeps_until; /* of stay_awake, the progress thread's */
 
 /*
  * The progress thread is about to sleep. A wake-up costs both sides more than the next packets of a stream
@@ -157,7 +159,7 @@ static bool stay_awake(void)
 	vb_udp_count(&counts);
 	bool is_stream = counts.packets_in - seen >= VB_STREAM_PACKETS;
 	seen = counts.packets_in;
-	return is_stream && vb_now_ns() >= sleeps_until && await_packets(&sleeps_until);
+	return is_stream && await_packets();
 }
 
 static bool pump(void)
@@ -183,7 +185,8 @@ static const struct vb_path_io io = { .pump = pump, .set_wakeup = watch, .is_bus
 static void forget(void)
 {
 	batch.count = 0;
-	seen = sleeps_until = 0;
+	seen = 0;
+	poll_time = (struct vb_poll_time){ 0 };
 }
 
 __attribute__((constructor)) static void listen_to_udp(void)
