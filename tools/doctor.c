@@ -124,7 +124,7 @@ static void print_text(const struct finding *list, size_t count, enum finding_st
 	static const char *const verdicts[] = {
 		[FINDING_OK] = "All is well.",
 		[FINDING_NOTE] = "verbatim works here; see the notes for what would be better.",
-		[FINDING_BAD] = "Something does not work here.",
+		[FINDING_BAD] = "Something does not work here, or cannot be relied upon.",
 	};
 
 	for (size_t i = 0; i < count; i++) {

@@ -129,7 +129,7 @@ static bool packet_arrives(int fd)
 
 /*
  * Does whoever has the port say that it is a process on verbatim? Such a one answers what others ask to learn
- * who is where (host/udp/udp_probe.h).
+ * who is where (host/udp/udp_probe.h). Any other program can answer, too.
  */
 static bool holder_answers(void)
 {
@@ -165,11 +165,11 @@ static void explain_taken(struct finding *f, const struct vb_holder *holder)
 	vb_owner_of_sockets(holder ? &holder->inode : NULL, holder != NULL, holder ? holder->uid : (uid_t)-1,
 			    owner);
 	if (holder_answers()) {
-		found(f, "it is held by another user's process on verbatim: %s", owner);
-		means(f, FINDING_NOTE,
-		      "what comes over the wire comes to that process first, which hands it on, "
-		      "and could read and change it");
-		mend(f, "where you do not trust that user: use a network namespace of your own");
+		found(f, "it is held by another user, who says that it is for verbatim: %s", owner);
+		means(f, FINDING_BAD,
+		      "within this host all works; what comes over the wire comes to that process, which can "
+		      "read, change and drop it, and hands it on only if it is what it says");
+		mend(f, "unless you trust that user: use a network namespace of your own");
 		return;
 	}
 	found(f, "it is held by another program: %s", owner);

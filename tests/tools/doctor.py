@@ -18,6 +18,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 
 import paths  # noqa: F401
 import harness
@@ -150,7 +151,26 @@ def hold_port():
     return sock
 
 
+def hold_port_and_answer():
+    """Any program can say that it is on verbatim."""
+    sock = hold_port()
+
+    def answer():
+        while True:
+            question, who = sock.recvfrom(2000)
+            if question[:8] == struct.pack("!II", PROBE_MAGIC, PROBE_STEER_MAGIC):
+                sock.sendto(struct.pack("!I", PROBE_ANSWER_MAGIC) + question[4:24], who)
+
+    threading.Thread(target=answer, daemon=True).start()
+    return sock
+
+
 SOURCES = pathlib.Path(__file__).resolve().parents[2]
+PROBE = (SOURCES / "src/host/udp/udp_probe.h").read_text(encoding="utf-8")
+PROBE_MAGIC, PROBE_ANSWER_MAGIC, PROBE_STEER_MAGIC = (
+    int(re.search(rf"#define VB_PROBE_{name} +(0x\w+)u", PROBE)[1], 16)
+    for name in ("MAGIC", "ANSWER_MAGIC", "STEER_MAGIC")
+)
 LINK_VERSION = re.search(
     r"VB_LINK_VERSION = (\d+)", (SOURCES / "src/host/host.h").read_text(encoding="utf-8")
 ).group(1)
@@ -259,6 +279,25 @@ def port_of_another_user():
         expect(f"process {holder.pid} (?[2Ja??b) of" in told, True, f"what a program of root's is told: {told}")
         text = subprocess.run([VERBATIM, "doctor"], capture_output=True, text=True, check=False).stdout
         expect(f"process {holder.pid} (?[2Ja??b) of" in text, True, text)
+    return ""
+
+
+@case
+def port_of_another_user_who_answers():
+    if not can_be_others():
+        return "no other user can start the command here"
+    with Holder(hold_port_and_answer) as holder:
+        for user in (0, SOME_USER):
+            found = ask_as(user)["UDP port 4791"]
+            expect_holder(found, holder, user)
+            expect("who says that it is for verbatim" in found["found"], True, found["found"])
+            expect("within this host all works" in found["means"], True, found["means"])
+        done = subprocess.run([VERBATIM, "doctor"], capture_output=True, text=True, check=False)
+        expect(
+            (done.returncode, "works here" in done.stdout, "All is well" in done.stdout),
+            (1, False, False),
+            f"doctor's last word: {done.stdout[-100:]}",
+        )
     return ""
 
 
