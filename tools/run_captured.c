@@ -19,6 +19,7 @@
 #include "process_name.h"
 #include "recorder.h"
 #include "timeline/timeline.h"
+#include "answers/ask.h"
 
 enum { STEP_MS = 5, BACKLOG = 256, MOST_NAMES = 1000 };
 
@@ -53,22 +54,37 @@ static int listen_as(char name[64])
 	return -1;
 }
 
+/*
+ * Of the same user and rights? The caller asks the same of this process. *why: what this process lacks to
+ * find it out, or NULL.
+ */
+static bool is_admitted(int fd, struct ucred *who, const char **why)
+{
+	socklen_t bytes = sizeof(*who);
+	int lack = 0;
+	bool is_own = getsockopt(fd, SOL_SOCKET, SO_PEERCRED, who, &bytes) == 0 &&
+		      !process_why_not(who, fd, &lack);
+
+	*why = lack == -EMFILE ? "no descriptor to look at it by (ulimit -n)" : lack ? strerror(-lack) : NULL;
+	return is_own && !lack;
+}
+
 static void take_callers(struct recorder *r, int listener)
 {
-	struct ucred who;
-	socklen_t bytes = sizeof(who);
+	struct ucred who = { 0 };
 	const char *why;
 	struct process p = { .slot = 0 };
 	int fd;
 
 	while ((fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
-		if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &bytes) < 0 || who.uid != geteuid()) {
-			close(fd);
-			continue;
-		}
+		bool admitted = is_admitted(fd, &who, &why);
 		p.pid = who.pid;
 		process_name(p.pid, p.name);
-		if (!recorder_add(r, fd, &p, &why))
+		if (!admitted)
+			close(fd);
+		else
+			(void)recorder_add(r, fd, &p, &why);
+		if (why)
 			complain("%s[%d] is not captured: %s", p.name, (int)p.pid, why);
 	}
 }

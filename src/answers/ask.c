@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/utf8.h"
 #include "base/waits.h"
+#include "host/ipc/rights.h"
 #include "host/net/holder.h"
 
 enum { MAX_SLOTS = 4096 };
@@ -66,25 +67,41 @@ static const char *why_silent(const struct process *p)
 	return "no answer in time";
 }
 
-static void take_owner(struct process *p, pid_t pid, uid_t uid)
+const char *process_why_not(const struct ucred *who, int socket, int *lack)
 {
-	p->pid = pid;
-	p->uid = uid;
+	struct vb_peer_cred peer = { .pid = who->pid, .uid = who->uid };
+	int pidfd = socket < 0 ? -ENOPROTOOPT : vb_rights_pidfd(socket);
+	const char *why = who->uid == geteuid() ? vb_rights_why_not(&peer, pidfd, lack) :
+						  "another user's process";
+
+	if (pidfd >= 0)
+		close(pidfd);
+	return why;
+}
+
+/* Root may look into any process. socket: -1, or a connection to it. */
+static void take_owner(struct process *p, const struct ucred *owner, int socket, bool *is_short)
+{
+	int lack = 0;
+	const char *why = geteuid() ? process_why_not(owner, socket, &lack) : NULL;
+
+	p->pid = owner->pid;
+	p->uid = owner->uid;
 	read_proc(p);
-	p->is_foreign = p->uid != geteuid() && geteuid();
-	if (p->is_foreign)
-		strcpy(p->trouble, "another user's process");
+	*is_short |= lack != 0;
+	p->is_foreign = why && !lack;
+	if (why || lack)
+		snprintf(p->trouble, sizeof(p->trouble), "%.95s", lack ? strerror(-lack) : why);
 }
 
 /* So many have asked it, and it has answered none of them, that it takes no more. */
-static bool describe_crowded(struct process *p, const char *name)
+static bool describe_crowded(struct process *p, const char *name, bool *is_short)
 {
-	pid_t pid;
-	uid_t uid;
+	struct ucred owner;
 
-	vb_holder_of_name(name, &pid, &uid);
-	take_owner(p, pid, uid);
-	if (!p->is_foreign)
+	vb_holder_of_name(name, &owner.pid, &owner.uid);
+	take_owner(p, &owner, -1, is_short);
+	if (!p->trouble[0])
 		strcpy(p->trouble, why_silent(p));
 	return true;
 }
@@ -101,10 +118,10 @@ static bool connect_to(struct process *p, bool *is_short)
 	*is_short |= p->fd < 0;
 	if (p->fd < 0 || connect(p->fd, (struct sockaddr *)&un,
 				 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len)) < 0)
-		return errno == EAGAIN && describe_crowded(p, un.sun_path + 1);
+		return errno == EAGAIN && describe_crowded(p, un.sun_path + 1, is_short);
 	if (getsockopt(p->fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) < 0)
 		return false;
-	take_owner(p, peer.pid, peer.uid);
+	take_owner(p, &peer, p->fd, is_short);
 	return true;
 }
 

@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/socket.h>
 #include <sys/types.h>
 
 #include "host/inspect.h"
@@ -21,7 +22,7 @@ struct process {
 	uid_t uid;
 	char name[64];         /* of its program, as vb_clean_text has it; "?" if unknown */
 	char run_state;        /* as in /proc/PID/stat; '?' */
-	bool is_foreign;       /* another user's, who alone (and root) may ask it */
+	bool is_foreign;       /* another user's, or of other rights: this process may not ask it */
 	char trouble[96];      /* why it has not answered, or not fully; empty: it has */
 	int fd, memfd;         /* -1: none */
 	bool waits;            /* for its answer */
@@ -36,7 +37,7 @@ struct processes {
 	bool keeps;            /* what processes_ask has used, for the next time */
 };
 
-/* Connects to all. For those of another user, `trouble` says so. */
+/* Connects to all. For those that it may not ask, `trouble` says why. */
 void processes_find(struct processes *processes);
 /*
  * The same for a caller that asks repeatedly. *processes is zero at first; the caller keeps it from call to
@@ -46,6 +47,12 @@ void processes_refresh(struct processes *processes);
 /* Asks for records of these kinds (bit n: kind n). */
 void processes_ask(struct processes *processes, uint32_t kinds, unsigned timeout_ms);
 void processes_free(struct processes *processes);
+
+/*
+ * Why this process and another are not of the same user and rights (host/ipc/rights.h); NULL: they are.
+ * socket: a connection to it, or -1. *lack: what this process lacks to find it out, as a negative errno.
+ */
+const char *process_why_not(const struct ucred *who, int socket, int *lack);
 
 /* Sends a question with a descriptor; 0 or a negative errno. */
 int process_question(const struct process *p, const struct vb_question *q, int fd);

@@ -113,8 +113,6 @@ void vb_sender_note_port(bool ipv4, bool ours);
 
 /* ---- ipc: links ---- */
 
-/* Could a process share memory with this one, as far as its PID tells? (access.c) */
-bool vb_process_may_share(pid_t pid);
 /*
  * Who is at the other end of a socket? -EPERM: a process that may not share memory with this one; -EMFILE, …:
  * this process cannot find out.

@@ -18,6 +18,7 @@ import resource
 import select
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -27,6 +28,7 @@ import xml.etree.ElementTree
 import paths  # noqa: F401
 import harness
 import packets as wire
+from look import AS_OTHER, DISGUISES, disguised, lacks_another_user
 from look import Failure, expect, looked, processes, run_cases, running, wait_for
 
 BUILD = sys.argv[1]
@@ -1483,6 +1485,35 @@ def run__latency_tells_what_was_lost():
         expect(re.search(r"  [1-9]\d* packets or events were lost", said) is not None, True, said)
         expect("/dev/null" in said, False, f"a file that the user does not know: {said}")
         expect([key[0] for key in rows_of(said)], ["WRITE"], said)
+    return None
+
+
+@case
+def run__nobody_is_captured_who_only_looks_like_this_user():
+    if why := lacks_another_user():
+        return why
+    tool = subprocess.Popen(
+        [*AS_OTHER, VERBATIM, "run", "--capture=/dev/null", "sh", "-c", "echo $VERBATIM_CAPTURE; read -r line"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    name = tool.stdout.readline().strip()
+
+    def call_and_tell(told):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+            s.connect("\0" + name)
+            told.send(s.recv(4096) or b"-")
+
+    try:
+        for disguise, is_of_user in DISGUISES:
+            with disguised(disguise, call_and_tell) as told:
+                if told:
+                    said = told.recv(4096)
+                    expect((said != b"", said != b"-"), (True, is_of_user), f"{disguise.__name__}: captured")
+    finally:
+        tool.communicate("\n")
+    expect(tool.returncode, 0, "exit status")
     return None
 
 

@@ -7,6 +7,7 @@ usage: look.py BUILD_DIR [PATTERN]
 """
 import array
 import contextlib
+import ctypes
 import functools
 import json
 import os
@@ -29,7 +30,8 @@ BUILD = sys.argv[1]
 VERBATIM = os.path.join(BUILD, "verbatim")
 MAGIC = 0x3174697369764256
 LIMIT_S = 30.0
-OTHER_USER = 65534
+OTHER_USER, SOME_USER = 65534, 65532
+IMPOSSIBLE = 77
 CASES = []
 
 
@@ -708,6 +710,105 @@ def ps__another_user():
             check=True,
         )
         expect(said.stdout.strip(), "b'' 0", "the process's answer")
+    return None
+
+
+# What a process can be whose effective user is the other user: each function makes this process so.
+
+
+def be_other():
+    os.setgroups([])
+    os.setresgid(OTHER_USER, OTHER_USER, OTHER_USER)
+    os.setresuid(OTHER_USER, OTHER_USER, OTHER_USER)
+    hide(False)
+
+
+def hide(hides=True):
+    ctypes.CDLL(None).prctl(4, int(not hides), 0, 0, 0)  # PR_SET_DUMPABLE
+
+
+def be_other_effectively():
+    os.setresuid(SOME_USER, OTHER_USER, SOME_USER)
+    hide(False)
+
+
+def be_other_and_hide():
+    be_other()
+    hide()
+
+
+def be_other_elsewhere():
+    """In a user namespace of its own."""
+    be_other()
+    if ctypes.CDLL(None).unshare(0x10000000):
+        os._exit(IMPOSSIBLE)
+    hide(False)
+
+
+AS_OTHER = ["setpriv", f"--reuid={OTHER_USER}", f"--regid={OTHER_USER}", "--clear-groups"]
+# And whether the other user's processes may deal with it.
+DISGUISES = (
+    (be_other, True), (be_other_effectively, False), (be_other_and_hide, False), (be_other_elsewhere, False)
+)
+
+
+@contextlib.contextmanager
+def disguised(disguise, work):
+    """A process that calls both functions, the second with a socket whose other end this gives; or nothing
+    where it cannot be so."""
+    end, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    end.settimeout(4 * LIMIT_S)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            end.close()
+            disguise()
+            its_end.send(b"ready")
+            work(its_end)
+        finally:
+            os._exit(1)
+    its_end.close()
+    try:
+        yield end if end.recv(5) else None
+    finally:
+        end.close()
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def listen_and_tell(told):
+    """What whoever comes asks: b"-" for nothing."""
+    with listener(4004) as server:
+        told.send(b"listening")
+        while True:
+            connection, _ = server.accept()
+            with connection:
+                told.send(connection.recv(4096) or b"-")
+
+
+@case
+def ps__who_only_looks_like_this_user():
+    """Nothing is asked of him. Root asks everybody."""
+    if why := lacks_another_user():
+        return why
+    for disguise, is_of_user in DISGUISES:
+        for user in 0, OTHER_USER:
+            with disguised(disguise, listen_and_tell) as told:
+                if not told:
+                    continue
+                told.recv(100)
+                done = harness.run(
+                    [*(AS_OTHER if user else ()), VERBATIM, "ps", "--json"],
+                    capture_output=True,
+                    text=True,
+                    check=True,
+                    timeout=LIMIT_S,
+                )
+                troubles = [row["trouble"] for row in json.loads(done.stdout)["processes"]]
+                is_asked, asked = user == 0 or is_of_user, told.recv(4096)
+                what = f"{disguise.__name__}, seen by {user}: {asked}, {troubles}"
+                expect((len(troubles), asked != b"-"), (1, is_asked), what)
+                expect("does not let" in troubles[0] or "namespace" in troubles[0], not is_asked, what)
     return None
 
 

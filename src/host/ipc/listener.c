@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Listeners at abstract SEQPACKET sockets, for processes of this user. The kernel tells each side who the
- * other is. A connection whose other end may not share memory with this process (access.c) is closed before
+ * other is. A connection whose other end may not share memory with this process (rights.h) is closed before
  * anybody sees it.
  *
  * A process that is out of descriptors cannot accept a connection, not even to close it, and whoever made it

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/nanoseconds.h"
+#include "host/ipc/rights.h"
 #include "host/net/holder.h"
 #include "host/private.h"
 
