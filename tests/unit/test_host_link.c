@@ -365,6 +365,111 @@ static void doors__open_for_those_alone_who_may_share_memory(void **state)
 	assert_int_equal(child_end(&host), 0);
 }
 
+/* ---- and to whom this process does not go: captures' commands, desks ---- */
+
+static const char name_of_host[] = "verbatim-test/host-link";
+
+/* Says something to two who come, who take it for what they came for. */
+static void listen_and_say(int sock)
+{
+	struct sockaddr_un un = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	memcpy(un.sun_path + 1, name_of_host, sizeof name_of_host - 1);
+	CHILD_CHECK(bind(fd, (struct sockaddr *)&un,
+			 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + sizeof name_of_host)) == 0);
+	CHILD_CHECK(listen(fd, 2) == 0);
+	say(sock, 1);
+	for (int i = 0; i < 2; i++) {
+		int guest = accept(fd, NULL, NULL);
+		CHILD_CHECK(guest >= 0);
+		send(guest, "", 1, MSG_NOSIGNAL);
+		hear(sock);
+		close(guest);
+	}
+}
+
+static void listen_as_the_same_user(int sock)
+{
+	become(OTHER_USER);
+	listen_and_say(sock);
+}
+
+static void listen_as_another_user(int sock)
+{
+	become(SOME_USER);
+	listen_and_say(sock);
+}
+
+static void listen_as_effectively_same_user(int sock)
+{
+	if (setresuid(SOME_USER, OTHER_USER, SOME_USER))
+		_exit(NO_OTHER_USER);
+	prctl(PR_SET_DUMPABLE, 1);
+	listen_and_say(sock);
+}
+
+static void listen_hidden(int sock)
+{
+	become(OTHER_USER);
+	prctl(PR_SET_DUMPABLE, 0);
+	listen_and_say(sock);
+}
+
+static void listen_in_another_namespace(int sock)
+{
+	become(OTHER_USER);
+	enter_nameless_namespace();
+	prctl(PR_SET_DUMPABLE, 1);
+	listen_and_say(sock);
+}
+
+/* Each time it is told that somebody listens: what its calls give there. */
+static void go_there(int sock)
+{
+	become(OTHER_USER);
+	CHILD_CHECK(vb_host_get() == 0);
+	say(sock, 1);
+	while (hear(sock) != UINT64_MAX) {
+		int fd = -1, err = vb_inspection_call(name_of_host, 60000, &fd);
+		say(sock, (uint64_t)-err);
+		if (!err)
+			vb_fd_close(fd);
+		err = vb_rpc_connect(name_of_host, &fd);
+		say(sock, (uint64_t)-err);
+		if (!err)
+			vb_fd_close(fd);
+	}
+}
+
+static void calls__reach_those_alone_who_may_share_memory(void **state)
+{
+	const struct {
+		void (*body)(int sock);
+		unsigned err;
+	} hosts[] = { { listen_as_the_same_user, 0 },
+		      { listen_as_another_user, EPERM },
+		      { listen_as_effectively_same_user, EPERM },
+		      { listen_hidden, EPERM },
+		      { listen_in_another_namespace, EPERM } };
+	struct child guest = child_start(go_there);
+	uint64_t ready;
+	if (is_impossible(&guest, &ready))
+		SKIP("this process cannot become another user");
+	for (size_t i = 0; i < VB_ARRAY_LEN(hosts); i++) {
+		struct child host = child_start(hosts[i].body);
+		if (is_impossible(&host, &ready))
+			continue;
+		assert_int_equal(ready, 1);
+		say(guest.sock, 1);
+		for (int call = 0; call < 2; call++) {
+			assert_int_equal(hear(guest.sock), hosts[i].err);
+			say(host.sock, 1);
+		}
+		assert_int_equal(child_end(&host), 0);
+	}
+	assert_int_equal(child_end(&guest), 0);
+}
+
 static atomic_uint passes;
 
 static uint64_t count_passes(uint64_t now_ns)
@@ -454,6 +559,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(link__keeps_message_boundaries_and_tells_hang_up),
 		cmocka_unit_test(doors__open_for_those_alone_who_may_share_memory),
+		cmocka_unit_test(calls__reach_those_alone_who_may_share_memory),
 		cmocka_unit_test(link_recv__of_a_longer_message_loses_it),
 		cmocka_unit_test(link_send__to_a_peer_that_does_not_read_is_refused_at_last),
 		cmocka_unit_test(link__passes_descriptors),
