@@ -16,9 +16,12 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+enum { OTHER_USER = 65533 };
 
 struct shared {
 	struct xrc x;
@@ -28,6 +31,7 @@ struct shared {
 };
 
 typedef void owners_part(struct end *o, struct xrc *x, int fd);
+typedef void disguise(void); /* what makes an owner somebody else; NULL: nothing does */
 
 static int make_file(void)
 {
@@ -38,14 +42,16 @@ static int make_file(void)
 }
 
 /* The owner's whole life; o talks to the passive end. */
-_Noreturn static void own(const struct end *like, int sock, int fd, owners_part *part)
+_Noreturn static void own(const struct end *like, int sock, int fd, owners_part *part, disguise *put_on)
 {
 	struct end o = { .passive = true, .sock = sock, .seed = like->seed };
 	struct params p = params();
 	struct xrc x = { 0 };
 	alarm(120);
-	rc_open(&o, &p);
 	hear(&o); /* the domain is there */
+	if (put_on)
+		put_on();
+	rc_open(&o, &p);
 	CHECK(x.xrcd = open_domain(&o, fd, 0));
 	CHECK(!open_domain(&o, fd, O_CREAT | O_EXCL) && errno == EEXIST);
 	make_queue(&o, x.xrcd, &x.q[1]);
@@ -57,14 +63,14 @@ _Noreturn static void own(const struct end *like, int sock, int fd, owners_part 
 	_exit(0);
 }
 
-static void start_owner(struct end *e, struct shared *s, owners_part *part)
+static void start_owner(struct end *e, struct shared *s, owners_part *part, disguise *put_on)
 {
 	int pair[2];
 	s->fd = make_file();
 	CHECK(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair));
 	CHECK((s->pid = fork()) >= 0);
 	if (!s->pid)
-		own(e, pair[1], s->fd, part);
+		own(e, pair[1], s->fd, part, put_on);
 	close(pair[1]);
 	s->owner = (struct end){ .sock = pair[0], .seed = e->seed };
 }
@@ -76,7 +82,8 @@ static void hear_queue(struct end *from, struct xrc *x, int i)
 	x->addr[i] = hear(from);
 }
 
-static void start_with(struct end *e, struct shared *s, owners_part *part, uint8_t rnr_retry)
+static void start_with(struct end *e, struct shared *s, owners_part *part, disguise *put_on,
+		       uint8_t rnr_retry)
 {
 	struct params p = params();
 	p.rnr_retry = rnr_retry;
@@ -84,7 +91,7 @@ static void start_with(struct end *e, struct shared *s, owners_part *part, uint8
 	p.bytes = 1 << 20;
 	*s = (struct shared){ 0 };
 	if (e->passive)
-		start_owner(e, s, part);
+		start_owner(e, s, part, put_on);
 	rc_open(e, &p);
 	if (e->passive) {
 		CHECK(!open_domain(e, s->fd, 0) && errno == EAGAIN);
@@ -104,7 +111,7 @@ static void start_with(struct end *e, struct shared *s, owners_part *part, uint8
 	connect_xrc_qp(e, x);
 }
 
-static void start(struct end *e, struct shared *s, owners_part *part) { start_with(e, s, part, 7); }
+static void start(struct end *e, struct shared *s, owners_part *part) { start_with(e, s, part, NULL, 7); }
 
 static void finish(struct end *e, struct shared *s)
 {
@@ -241,7 +248,7 @@ static void owner_does_nothing(struct end *o, struct xrc *x, int fd)
 static void send__to_a_queue_that_stays_empty(struct end *e)
 {
 	struct shared s;
-	start_with(e, &s, owner_does_nothing, 1);
+	start_with(e, &s, owner_does_nothing, NULL, 1);
 	if (!e->passive) {
 		CHECK_EQ(post_xrc(e, &s.x, 1, IBV_WR_SEND, 0, 100, s.x.number[1], 0, 0), 0);
 		rc_expect(e->scq, 1, IBV_WC_RNR_RETRY_EXC_ERR);
@@ -475,7 +482,7 @@ static void qp__of_a_process_that_dies(struct end *e)
 	      !socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, way));
 	pid_t owner = fork();
 	if (!owner)
-		own(e, pair[1], fd, owner_loses_the_queue_pair);
+		own(e, pair[1], fd, owner_loses_the_queue_pair, NULL);
 	pid_t other = fork();
 	if (!other) {
 		struct xrc x = { 0 };
@@ -502,6 +509,70 @@ static void qp__of_a_process_that_dies(struct end *e)
 	CHECK_EQ(rc_reap(owner), 0);
 	close(fd);
 }
+
+/* ---- owners that may not share memory with the passive end ---- */
+
+static void be_another_user(void)
+{
+	CHECK(!setresuid(OTHER_USER, OTHER_USER, OTHER_USER));
+	CHECK(!prctl(PR_SET_DUMPABLE, 1));
+}
+
+static void hide(void) { CHECK(!prctl(PR_SET_DUMPABLE, 0)); }
+
+static bool can_be_another_user(void)
+{
+	pid_t pid = fork();
+	CHECK(pid >= 0);
+	if (!pid)
+		_exit(setresuid(OTHER_USER, OTHER_USER, OTHER_USER) != 0);
+	return !rc_reap(pid);
+}
+
+/* Neither has a use for the other's queue pair. */
+static void stranger_gets_nothing(struct end *o, struct xrc *x, int fd)
+{
+	struct xrc own = { .xrcd = x->xrcd };
+	CHECK(own.qp = make_xrc_qp(o, &own));
+	CHECK(!open_again(o, x->xrcd, (uint32_t)hear(o)) && errno == EINVAL);
+	CHECK_EQ(post_srq(&x->q[1], 3, 0, 64), 0);
+	rc_set(x->q[1].memory, 64, 0x5a);
+	tell(o, own.qp->qp_num);
+	hear(o);
+	rc_expect_none(x->q[1].cq);
+	VERIFY_BYTE(x->q[1].memory, 64, 0x5a);
+	CHECK_EQ(ibv_destroy_qp(own.qp), 0);
+}
+
+/* Who opens the same domain without being of this user has no queues and no queue pairs in it. */
+static void send_to_stranger(struct end *e, disguise *put_on)
+{
+	struct shared s;
+	start_with(e, &s, stranger_gets_nothing, put_on, 7);
+	if (e->passive) {
+		tell(&s.owner, s.x.qp->qp_num);
+		CHECK(!open_again(e, s.x.xrcd, (uint32_t)hear(&s.owner)) && errno == EINVAL);
+		meet(e);
+		rc_expect_event(e, IBV_EVENT_QP_REQ_ERR);
+		meet(e);
+		tell(&s.owner, 0);
+	} else {
+		meet(e);
+		CHECK_EQ(post_xrc(e, &s.x, 1, IBV_WR_SEND, 0, 64, s.x.number[1], 0, 0), 0);
+		rc_expect(e->scq, 1, IBV_WC_REM_INV_REQ_ERR);
+		meet(e);
+	}
+	finish(e, &s);
+}
+
+static void send__to_a_queue_of_another_user(struct end *e)
+{
+	if (e->passive && !can_be_another_user())
+		rc_skip("this process cannot become another user");
+	send_to_stranger(e, be_another_user);
+}
+
+static void send__to_a_queue_of_a_process_that_hides(struct end *e) { send_to_stranger(e, hide); }
 
 /* ---- a handle that comes while the last one goes ---- */
 
@@ -558,6 +629,8 @@ static const struct body bodies[] = {
 	BODY_IN(send__to_no_queue, PROCESSES_ONLY),
 	BODY_IN(one_sided__in_another_process, PROCESSES_ONLY),
 	BODY_IN(owner__that_dies, PROCESSES_ONLY),
+	BODY_IN(send__to_a_queue_of_another_user, PROCESSES_ONLY),
+	BODY_IN(send__to_a_queue_of_a_process_that_hides, PROCESSES_ONLY),
 	BODY_IN(qp__kept_by_another_process, PROCESSES_ONLY),
 	BODY_IN(qp__of_a_process_that_dies, ALONE),
 	BODY_IN(qp__opened_while_it_goes, ALONE),
