@@ -574,6 +574,130 @@ static void send__to_a_queue_of_another_user(struct end *e)
 
 static void send__to_a_queue_of_a_process_that_hides(struct end *e) { send_to_stranger(e, hide); }
 
+/* ---- an owner that is stopped ---- */
+
+/*
+ * The queue is in use until its server has seen that who asked has gone. What he takes for failed does not
+ * arrive meanwhile.
+ */
+static void destroy_at_last(struct queue *q)
+{
+	struct ibv_wc wc;
+	int err;
+	while ((err = ibv_destroy_srq(q->srq)) == EBUSY) {
+		CHECK(!ibv_poll_cq(q->cq, 1, &wc) || wc.status != IBV_WC_SUCCESS);
+		rc_pause_ms(1);
+	}
+	CHECK_EQ(err, 0);
+	q->srq = NULL;
+}
+
+static void owner_is_stopped(struct end *o, struct xrc *x, int fd)
+{
+	CHECK(!prctl(PR_SET_PDEATHSIG, SIGKILL));
+	CHECK_EQ(post_srq(&x->q[1], 0, 0, 64), 0);
+	CHECK_EQ(post_srq(&x->q[1], 1, 0, 64), 0);
+	tell(o, 0);
+	rc_expect(x->q[1].cq, 0, IBV_WC_SUCCESS);
+	tell(o, 0);
+	hear(o);
+	destroy_at_last(&x->q[1]);
+}
+
+/* Another queue pair of both ends goes on. */
+static void exchange(struct end *e)
+{
+	enum { MESSAGES = 50 };
+	for (uint64_t i = 0; i < MESSAGES; i++) {
+		rc_recv(e, i, 0, 64);
+		meet(e);
+		POST(e, .id = 100 + i, .opcode = IBV_WR_SEND, .at = 4096, .len = 64, .quiet = true);
+		rc_expect(e->rcq, i, IBV_WC_SUCCESS);
+	}
+}
+
+static void expect_failure(struct end *e, uint64_t id)
+{
+	struct ibv_wc wc = rc_wait(e->scq);
+	CHECK_EQ(wc.wr_id, id);
+	CHECK(wc.status == IBV_WC_REM_INV_REQ_ERR || wc.status == IBV_WC_REM_OP_ERR ||
+	      wc.status == IBV_WC_RETRY_EXC_ERR);
+}
+
+static void stop_owner(const struct shared *s)
+{
+	int status;
+	CHECK(!kill(s->pid, SIGSTOP));
+	CHECK_EQ(TEMP_FAILURE_RETRY(waitpid(s->pid, &status, WUNTRACED)), s->pid);
+	CHECK(WIFSTOPPED(status));
+}
+
+/* One request that comes through, and one that meets an owner who stands. */
+static void ask_and_stop_owner(struct end *e, struct shared *s)
+{
+	start(e, s, owner_is_stopped);
+	e->peer = rc_connect(e, e->qp);
+	if (e->passive)
+		hear(&s->owner);
+	meet(e);
+	if (e->passive) {
+		hear(&s->owner);
+		stop_owner(s);
+	} else {
+		CHECK_EQ(post_xrc(e, &s->x, 1, IBV_WR_SEND, 0, 64, s->x.number[1], 0, 0), 0);
+		rc_expect(e->scq, 1, IBV_WC_SUCCESS);
+	}
+	meet(e);
+	if (!e->passive)
+		CHECK_EQ(post_xrc(e, &s->x, 2, IBV_WR_SEND, 0, 64, s->x.number[1], 0, 0), 0);
+}
+
+static void give_up_region_and_queue_pair(struct end *e, struct shared *s)
+{
+	struct ibv_mr *mr = ibv_reg_mr(e->pd, e->buf, 4096, e->p.mr_access);
+	CHECK(mr);
+	CHECK_EQ(ibv_dereg_mr(mr), 0);
+	CHECK_EQ(ibv_destroy_qp(s->x.qp), 0);
+	s->x.qp = NULL;
+}
+
+static void let_owner_go_on(struct end *e, struct shared *s)
+{
+	meet(e);
+	if (e->passive) {
+		CHECK(!kill(s->pid, SIGCONT));
+		tell(&s->owner, 0);
+	}
+	finish(e, s);
+}
+
+static void owner__that_is_stopped(struct end *e)
+{
+	struct shared s;
+	ask_and_stop_owner(e, &s);
+	exchange(e);
+	if (!e->passive)
+		expect_failure(e, 2);
+	meet(e);
+	if (e->passive)
+		give_up_region_and_queue_pair(e, &s);
+	let_owner_go_on(e, &s);
+}
+
+/* Nor do the calls of its peer's peer wait for it. */
+static void owner__that_is_stopped_while_the_queue_pair_goes(struct end *e)
+{
+	struct shared s;
+	ask_and_stop_owner(e, &s);
+	meet(e);
+	if (e->passive)
+		give_up_region_and_queue_pair(e, &s);
+	else
+		expect_failure(e, 2);
+	exchange(e);
+	let_owner_go_on(e, &s);
+}
+
 /* ---- a handle that comes while the last one goes ---- */
 
 struct opener {
@@ -631,6 +755,8 @@ static const struct body bodies[] = {
 	BODY_IN(owner__that_dies, PROCESSES_ONLY),
 	BODY_IN(send__to_a_queue_of_another_user, PROCESSES_ONLY),
 	BODY_IN(send__to_a_queue_of_a_process_that_hides, PROCESSES_ONLY),
+	BODY_IN(owner__that_is_stopped, PROCESSES_ONLY),
+	BODY_IN(owner__that_is_stopped_while_the_queue_pair_goes, PROCESSES_ONLY),
 	BODY_IN(qp__kept_by_another_process, PROCESSES_ONLY),
 	BODY_IN(qp__of_a_process_that_dies, ALONE),
 	BODY_IN(qp__opened_while_it_goes, ALONE),

@@ -36,7 +36,8 @@ void make_queue(struct end *e, struct ibv_xrcd *xrcd, struct queue *q)
 
 void free_queue(struct queue *q)
 {
-	CHECK_EQ(ibv_destroy_srq(q->srq), 0);
+	if (q->srq)
+		CHECK_EQ(ibv_destroy_srq(q->srq), 0);
 	CHECK_EQ(ibv_dereg_mr(q->mr), 0);
 	CHECK_EQ(ibv_destroy_cq(q->cq), 0);
 	CHECK_EQ(ibv_dealloc_pd(q->pd), 0);
