@@ -16,6 +16,7 @@ enum {
 	BYTES = OWN + 2 * LONG,
 	MAX_DELAY_US = 8000, LATE_LOOKS = 500,
 	WHOLE = 60000, /* bytes that are all on their way before anybody takes some */
+	REMOTE_ACCESS = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
 };
 
 /* The usual timeouts: a peer that waits for a processor is not stopped yet. */
@@ -23,6 +24,7 @@ static struct params stop_params(void)
 {
 	struct params p = params();
 	p.bytes = BYTES;
+	p.mr_access |= IBV_ACCESS_MW_BIND;
 	return p;
 }
 
@@ -34,6 +36,27 @@ static struct params short_params(const struct end *e)
 	p.retry_cnt = 2;
 	return p;
 }
+
+/* ---- windows ---- */
+
+static struct ibv_mw *window; /* of the active process */
+
+static void show_window(struct end *e, uint64_t bytes)
+{
+	const struct ibv_mw_bind_info info = { e->mr, (uintptr_t)e->buf, bytes, REMOTE_ACCESS };
+	struct ibv_mw_bind bind = { .wr_id = 98, .send_flags = IBV_SEND_SIGNALED, .bind_info = info };
+	struct ibv_send_wr *bad, wr = {
+		.wr_id = 98, .opcode = IBV_WR_BIND_MW, .send_flags = IBV_SEND_SIGNALED,
+		.bind_mw = { .mw = window, .rkey = ibv_inc_rkey(window->rkey), .bind_info = info },
+	};
+	if (window->type == IBV_MW_TYPE_1)
+		CHECK_EQ(ibv_bind_mw(e->qp, window, &bind), 0);
+	else
+		CHECK_EQ(ibv_post_send(e->qp, &wr, &bad), 0);
+	rc_expect(e->scq, 98, IBV_WC_SUCCESS);
+}
+
+/* ---- traffic ---- */
 
 /* Requests of all kinds and sizes, as many as the queue takes. */
 static void post_some(struct end *e, uint64_t *rng, unsigned *in_flight)
@@ -73,13 +96,30 @@ static bool take_some(struct end *e, unsigned *in_flight)
 	return true;
 }
 
-static void start_round(struct end *e, const struct params *p)
+/* The peer has the key of the region, or of a window of this type (0: none) that shows all of it. */
+static void let_in(struct end *e, unsigned window_type)
+{
+	if (e->passive) {
+		e->peer.rkey = (uint32_t)hear(e);
+		return;
+	}
+	if (window_type) {
+		CHECK(window = ibv_alloc_mw(e->pd, window_type));
+		show_window(e, BYTES);
+	}
+	tell(e, window_type ? window->rkey : e->mr->rkey);
+}
+
+static void start_round_by(struct end *e, const struct params *p, unsigned window_type)
 {
 	rc_start(e, p);
 	for (int i = 0; i < DEPTH; i++)
 		rc_recv(e, i, i * SLOT, SLOT);
+	let_in(e, window_type);
 	meet(e);
 }
+
+static void start_round(struct end *e, const struct params *p) { start_round_by(e, p, 0); }
 
 /*
  * Traffic until the connection ends, or this process has run for a while after it was stopped: what waits for
@@ -116,10 +156,37 @@ static void stop_peer(struct end *e, uint64_t *rng, bool is_quiet)
 	CHECK(!kill(e->peer_pid, SIGSTOP));
 }
 
-/* What ends what the peer was allowed. */
+/* ---- what ends what the peer was allowed ---- */
+
 static void deregister(struct end *e)
 {
 	CHECK_EQ(ibv_dereg_mr(e->mr), 0);
+	e->mr = NULL;
+}
+
+static void forbid_remote_access(struct end *e)
+{
+	CHECK_EQ(ibv_rereg_mr(e->mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_LOCAL_WRITE), 0);
+}
+
+/* A window of type 1, of which nothing is left but the first receive. */
+static void bind_again(struct end *e) { show_window(e, SLOT); }
+
+static void invalidate(struct end *e)
+{
+	struct ibv_send_wr *bad, wr = { .wr_id = 97,
+					.opcode = IBV_WR_LOCAL_INV,
+					.send_flags = IBV_SEND_SIGNALED,
+					.invalidate_rkey = window->rkey };
+	CHECK_EQ(ibv_post_send(e->qp, &wr, &bad), 0);
+	rc_expect(e->scq, 97, IBV_WC_SUCCESS);
+}
+
+static void free_window(struct end *e)
+{
+	if (window)
+		CHECK_EQ(ibv_dealloc_mw(window), 0);
+	window = NULL;
 }
 
 static void to_error(struct end *e)
@@ -135,6 +202,7 @@ static void to_reset(struct end *e)
 static void destroy(struct end *e)
 {
 	CHECK_EQ(ibv_destroy_qp(e->qp), 0);
+	e->qp = NULL;
 }
 
 /* A request that fails stops its queue pair. */
@@ -144,42 +212,74 @@ static void fail_request(struct end *e)
 	rc_expect(e->scq, 99, IBV_WC_LOC_PROT_ERR);
 }
 
+struct way {
+	void (*revoke)(struct end *e);
+	bool is_quiet;     /* its own request would wait for this side's requests to the peer */
+	bool is_late;      /* the memory stays with a peer until this side's progress comes to it */
+	unsigned window;   /* the type of which the peer's key is */
+};
+
+static void round_with_stopped_peer(struct end *e, const struct params *p, uint64_t *rng, const struct way *w)
+{
+	start_round_by(e, p, w->window);
+	stop_peer(e, rng, w->is_quiet);
+	w->revoke(e);
+	if (!w->is_late)
+		rc_set(e->buf + TARGET, LONG, 0x5a);
+	CHECK(!kill(e->peer_pid, SIGCONT));
+	tell(e, 1);
+	meet(e);
+	if (!w->is_late)
+		VERIFY_BYTE(e->buf + TARGET, LONG, 0x5a);
+	free_window(e);
+	if (!e->mr)
+		e->mr = ibv_reg_mr(e->pd, e->buf, 4096, IBV_ACCESS_LOCAL_WRITE);
+	if (!e->qp)
+		e->qp = rc_make_qp(e);
+	rc_finish(e);
+}
+
 /* Rounds of this with a peer that is stopped at a random moment, and goes on when it has been done. */
-static void with_stopped_peer(struct end *e, void (*revoke)(struct end *e))
+static void with_stopped_peer(struct end *e, struct way w)
 {
 	unsigned rounds = rc_times(ROUNDS);
 	struct params p = stop_params();
 	uint64_t rng = rc_hash(e->seed);
-	/* where its memory stays with a peer until this side's progress comes to it */
-	bool is_final = revoke != fail_request;
-	if (e->passive) {
+	if (e->passive)
 		be_stopped(e, rounds);
-		return;
-	}
-	while (rounds--) {
-		start_round(e, &p);
-		stop_peer(e, &rng, revoke == fail_request);
-		revoke(e);
-		if (is_final)
-			rc_set(e->buf + TARGET, LONG, 0x5a);
-		CHECK(!kill(e->peer_pid, SIGCONT));
-		tell(e, 1);
-		meet(e);
-		if (is_final)
-			VERIFY_BYTE(e->buf + TARGET, LONG, 0x5a);
-		if (revoke == deregister)
-			e->mr = ibv_reg_mr(e->pd, e->buf, 4096, IBV_ACCESS_LOCAL_WRITE);
-		if (revoke == destroy)
-			e->qp = rc_make_qp(e);
-		rc_finish(e);
-	}
+	else
+		while (rounds--)
+			round_with_stopped_peer(e, &p, &rng, &w);
 }
 
-static void stop__and_deregister(struct end *e) { with_stopped_peer(e, deregister); }
-static void stop__and_go_to_error(struct end *e) { with_stopped_peer(e, to_error); }
-static void stop__and_reset(struct end *e) { with_stopped_peer(e, to_reset); }
-static void stop__and_destroy(struct end *e) { with_stopped_peer(e, destroy); }
-static void stop__and_fail(struct end *e) { with_stopped_peer(e, fail_request); }
+static void stop__and_deregister(struct end *e) { with_stopped_peer(e, (struct way){ deregister }); }
+static void stop__and_reregister(struct end *e)
+{
+	with_stopped_peer(e, (struct way){ forbid_remote_access });
+}
+static void stop__and_bind_again(struct end *e)
+{
+	with_stopped_peer(e, (struct way){ bind_again, .is_quiet = true, .window = IBV_MW_TYPE_1 });
+}
+static void stop__and_invalidate(struct end *e)
+{
+	with_stopped_peer(e, (struct way){ invalidate, .is_quiet = true, .window = IBV_MW_TYPE_2 });
+}
+static void stop__and_free_window_1(struct end *e)
+{
+	with_stopped_peer(e, (struct way){ free_window, .window = IBV_MW_TYPE_1 });
+}
+static void stop__and_free_window_2(struct end *e)
+{
+	with_stopped_peer(e, (struct way){ free_window, .window = IBV_MW_TYPE_2 });
+}
+static void stop__and_go_to_error(struct end *e) { with_stopped_peer(e, (struct way){ to_error }); }
+static void stop__and_reset(struct end *e) { with_stopped_peer(e, (struct way){ to_reset }); }
+static void stop__and_destroy(struct end *e) { with_stopped_peer(e, (struct way){ destroy }); }
+static void stop__and_fail(struct end *e)
+{
+	with_stopped_peer(e, (struct way){ fail_request, .is_quiet = true, .is_late = true });
+}
 
 /* Nobody lets it go on: it is killed at last. */
 static void stop__for_ever(struct end *e)
@@ -260,6 +360,7 @@ static void stop__of_a_reader(struct end *e)
 		struct params p = short_params(e);
 		rc_start(e, &p);
 		rc_fill(e->buf + TARGET, WHOLE, 1);
+		let_in(e, 0);
 		meet(e);
 		while (!is_stopped(e->peer_pid))
 			rc_expect_none(e->scq);
@@ -275,6 +376,11 @@ static void stop__of_a_reader(struct end *e)
 static const struct body bodies[] = {
 	BODY_IN(stop__before_the_connection, PROCESSES_ONLY),
 	BODY_IN(stop__and_deregister, PROCESSES_ONLY),
+	BODY_IN(stop__and_reregister, PROCESSES_ONLY),
+	BODY_IN(stop__and_bind_again, PROCESSES_ONLY),
+	BODY_IN(stop__and_invalidate, PROCESSES_ONLY),
+	BODY_IN(stop__and_free_window_1, PROCESSES_ONLY),
+	BODY_IN(stop__and_free_window_2, PROCESSES_ONLY),
 	BODY_IN(stop__and_go_to_error, PROCESSES_ONLY),
 	BODY_IN(stop__and_reset, PROCESSES_ONLY),
 	BODY_IN(stop__and_destroy, PROCESSES_ONLY),
