@@ -169,8 +169,6 @@ static bool have_few_numbers(unsigned most)
 	return true;
 }
 
-static FILE *servers_words; /* its standard error, where somebody reads it */
-
 /* Sends each message back, until all clients have what they want. */
 static void serve(const struct limits *limits)
 {
@@ -179,7 +177,6 @@ static void serve(const struct limits *limits)
 	struct rdma_cm_id *listener;
 	struct ibv_cq *cq = NULL;
 	struct ibv_mr *mr = NULL;
-	CHECK(!servers_words || dup2(fileno(servers_words), STDERR_FILENO) >= 0);
 	unsigned before = low_numbers();
 	limit(limits->resource, limits->server);
 	CHECK(channel = rdma_create_event_channel());
@@ -245,7 +242,10 @@ static void be_a_client(const struct limits *limits)
 
 /* ---- both ---- */
 
-static pid_t start(void (*be)(const struct limits *), const struct limits *limits)
+/* Their standard errors, where somebody reads these; [0]: the server's. */
+static FILE *words[MOST_CLIENTS + 1];
+
+static pid_t start(void (*be)(const struct limits *), const struct limits *limits, FILE *said)
 {
 	fflush(NULL);
 	pid_t pid = fork();
@@ -253,6 +253,7 @@ static pid_t start(void (*be)(const struct limits *), const struct limits *limit
 	if (pid)
 		return pid;
 	alarm(300);
+	CHECK(!said || dup2(fileno(said), STDERR_FILENO) >= 0);
 	be(limits);
 	_exit(1);
 }
@@ -265,7 +266,7 @@ static void connect_under(const struct limits *limits)
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	assert_ptr_not_equal(shared, MAP_FAILED);
 	for (unsigned i = 0; i <= limits->clients; i++)
-		pids[i] = start(i ? be_a_client : serve, limits);
+		pids[i] = start(i ? be_a_client : serve, limits, words[i]);
 	for (unsigned left = limits->clients + 1; left; left--) {
 		int status;
 		pid_t pid = waitpid(-1, &status, 0);
@@ -320,23 +321,58 @@ static void limits__of_address_space(void **state)
 
 /* ---- what is said about it ---- */
 
-static bool tells_of(const char *line, const char *words) { return strstr(line, words) != NULL; }
+/* What a process that lacks something says of it, and what one says whom a peer has turned away. */
+static const char no_descriptors[] = "memory is not shared with all processes",
+		  no_room[] = "no address space is left",
+		  turned_away[] = "no memory is shared with process";
 
-static void server_says_once_that_memory_is_not_shared(void **state)
+/* How often a process has said so; nobody says what is wrong, or twice the same. */
+static unsigned times_said(FILE *said, const char *what)
 {
-	unsigned said = 0, wrong = 0;
+	static const char *const wrong[] = { "this version", "process has ended", "has gone" };
+	static const char *const right[] = { no_descriptors, no_room, turned_away };
+	unsigned times = 0, each[3] = { 0 };
 	char line[1024];
-	assert_non_null(servers_words = tmpfile());
-	connect_under(&(struct limits){ RLIMIT_NOFILE, 64, 0, MOST_CLIENTS });
-	rewind(servers_words);
-	while (fgets(line, sizeof(line), servers_words)) {
-		print_message("# the server: %s", line);
-		said += tells_of(line, "memory is not shared");
-		wrong += tells_of(line, "this version") || tells_of(line, "process has ended");
+	rewind(said);
+	while (fgets(line, sizeof(line), said)) {
+		print_message("# %s", line);
+		times += strstr(line, what) != NULL;
+		for (unsigned i = 0; i < 3; i++) {
+			assert_null(strstr(line, wrong[i]));
+			each[i] += strstr(line, right[i]) != NULL;
+			assert_true(each[i] <= 1);
+		}
 	}
-	fclose(servers_words);
-	assert_int_equal(said, 1);
-	assert_int_equal(wrong, 0);
+	return times;
+}
+
+/* Whoever is limited says what it lacks, once, and nobody else does. */
+static void connect_and_listen(const struct limits *limits, const char *what)
+{
+	for (unsigned i = 0; i <= limits->clients; i++)
+		assert_non_null(words[i] = tmpfile());
+	connect_under(limits);
+	for (unsigned i = 0; i <= limits->clients; i++) {
+		rlim_t most = i ? limits->client : limits->server;
+		print_message("# %s %u:\n", i ? "client" : "server", i);
+		assert_int_equal(times_said(words[i], what), most != 0);
+		fclose(words[i]);
+		words[i] = NULL;
+	}
+}
+
+static void want_of_descriptors_is_told_once(void **state)
+{
+	connect_and_listen(&(struct limits){ RLIMIT_NOFILE, 64, 0, MOST_CLIENTS }, no_descriptors);
+}
+
+static void want_of_address_space_is_told_once(void **state)
+{
+	if (IS_SANITIZED)
+		return;
+	connect_and_listen(&(struct limits){ RLIMIT_AS, 2 * GIBIBYTE, 2 * GIBIBYTE, 2 }, no_room);
+	connect_and_listen(&(struct limits){ RLIMIT_AS, 2 * GIBIBYTE, 0, 2 }, no_room);
+	connect_and_listen(&(struct limits){ RLIMIT_AS, 0, 2 * GIBIBYTE, 2 }, no_room);
 }
 
 /* The library looks for VERBATIM_DEBUG when it is loaded: so this is a run of its own. */
@@ -361,7 +397,8 @@ static void limits__are_explained_once(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest explained[] = {
-		cmocka_unit_test(server_says_once_that_memory_is_not_shared),
+		cmocka_unit_test(want_of_descriptors_is_told_once),
+		cmocka_unit_test(want_of_address_space_is_told_once),
 	};
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(limits__of_descriptors_with_many_clients),
