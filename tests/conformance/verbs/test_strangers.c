@@ -282,21 +282,24 @@ static void numbers__differ_from_process_to_process(void **state)
 	assert_true(other_indexes > 0);
 }
 
-/* Regions in a row are not keys in a row; and none is met twice while it is fresh. */
+/* Regions in a row are not keys in a row, nor at equal steps; and none is met twice while it is fresh. */
 static void keys__differ_by_more_than_their_place(void **state)
 {
 	enum { REGIONS = 64 };
 	struct world *w = *state;
 	struct ibv_mr *mrs[REGIONS];
-	unsigned tags_alike = 0;
+	unsigned tags_alike = 0, steps_alike = 0;
 	for (int i = 0; i < REGIONS; i++)
 		assert_non_null(mrs[i] = ibv_reg_mr(w->pd, w->buffer, BUFFER, ANY_ACCESS));
 	for (int i = 1; i < REGIONS; i++) {
 		tags_alike += (mrs[i]->rkey & 0xff) == (mrs[0]->rkey & 0xff);
+		steps_alike += ((mrs[i]->rkey - mrs[i - 1]->rkey) & 0xff) ==
+			       ((mrs[1]->rkey - mrs[0]->rkey) & 0xff);
 		for (int j = 0; j < i; j++)
 			assert_int_not_equal(mrs[i]->rkey, mrs[j]->rkey);
 	}
 	assert_true(tags_alike < REGIONS / 2);
+	assert_true(steps_alike < REGIONS / 2);
 	for (int i = 0; i < REGIONS; i++)
 		assert_errno(0, ibv_dereg_mr(mrs[i]));
 }
