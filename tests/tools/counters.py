@@ -11,12 +11,15 @@ import os
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
 
 import paths  # noqa: F401
 import harness
 import look
+import packets as wire
+from look import be_other, disguised, lacks_another_user, processes
 from look import BUILD, LIMIT_S, VERBATIM, Failure, expect, looked, running, shown, verbatim, wait_for
 
 TRAFFIC = os.path.join(BUILD, "tests/tools/traffic")
@@ -300,6 +303,44 @@ def drops__are_counted_whoever_finds_them():
             send_stray(qp, packet(opcode, qpn, rest))
             what = f"a packet 0x{opcode:02x} for QP 0x{qpn:06x} at a {qp_type} is counted as {reason}"
             wait_for(lambda: dropped(reason) > before, what)  # noqa: B023
+
+
+QKEY = 0x1234  # of traffic.c
+
+
+def send_datagram(qpn, qkey, source_slot):
+    """As a queue pair of a slot would send it over the wire, with a right checksum."""
+    rest = struct.pack("!II", qkey, source_slot << 12 | 7) + b"hello..."
+    data = packet(UD_SEND, qpn, rest)[:-4]
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        sender.bind(("127.0.0.1", 0))
+        udp = struct.pack("!HHHH", sender.getsockname()[1], 4791, 8 + len(data) + 4, 0) + data
+        ends = socket.inet_aton("127.0.0.1") * 2
+        ip = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(udp) + 4, 0, 0x4000, 64, socket.IPPROTO_UDP, 0) + ends
+        sender.sendto(data + wire.icrc(ip, 20, udp), ("127.0.0.1", 4791))
+
+
+@case
+def drops__of_another_users_datagrams_in_the_name_of_a_process_that_takes_links():
+    """It would not send them by UDP."""
+    if why := lacks_another_user():
+        return why
+    with running("rping -s -a 127.0.0.1 -p 7475") as (other,), traffic("one", ["send"], "local", qp_type="ud"):
+        wait_for(lambda: other in processes(), "the server")
+        slot, qpn = processes()[other]["slot"], int(of_all("qps")[0]["qpn"], 16)
+        before = added(of_all("qps"))["receives"]
+
+        def send_both(told):
+            send_datagram(qpn, QKEY, slot)
+            send_datagram(qpn, QKEY + 1, 4001)  # which no process has
+            told.recv(1)
+
+        with disguised(be_other, send_both):
+            wait_for(lambda: dropped("forged"), "the forged one is counted")
+            wait_for(lambda: dropped("qkey"), "the other one comes to the queue pair, but has another Q_Key")
+        expect((dropped("forged"), dropped("qkey"), dropped("bad_icrc")), (1, 1, 0), "drops")
+        expect(added(of_all("qps"))["receives"], before, "datagrams that have come")
+    return None
 
 
 @case
