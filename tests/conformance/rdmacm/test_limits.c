@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Processes that may have little: descriptors, address space. What they cannot share goes over the wire, so
- * their connections work as if they had plenty, until the program itself asks for what is not there. A server
- * with one completion queue and a process for each client; all connections are there at the same time.
+ * Processes that may have little: descriptors, address space, system calls. What they cannot share goes over
+ * the wire, so their connections work as if they had plenty, until the program itself asks for what is not
+ * there. A server with one completion queue and a process for each client; all connections are there at the
+ * same time.
  */
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 
 #include "../../again.h"
 #include "../../kernel.h"
+#include "../../seccomp.h"
 #include "cm.h"
 
 enum { MOST_CLIENTS = 40, MESSAGE_BYTES = 2000, ROUNDS = 20, LONGEST_PAUSE_US = 100000 };
@@ -20,6 +23,7 @@ struct limits {
 	int resource;
 	rlim_t server, client; /* 0: none */
 	unsigned clients;
+	bool in_sandbox; /* none of them may call recvmmsg */
 };
 
 /* What all processes of a test see. */
@@ -254,6 +258,7 @@ static pid_t start(void (*be)(const struct limits *), const struct limits *limit
 		return pid;
 	alarm(300);
 	CHECK(!said || dup2(fileno(said), STDERR_FILENO) >= 0);
+	CHECK(!limits->in_sandbox || forbid(SYS_recvmmsg));
 	be(limits);
 	_exit(1);
 }
@@ -317,6 +322,24 @@ static void limits__of_address_space(void **state)
 		connect_under(&(struct limits){ RLIMIT_AS, most[i], 0, 2 });
 		connect_under(&(struct limits){ RLIMIT_AS, 0, most[i], 2 });
 	}
+}
+
+static bool can_forbid(void)
+{
+	int status;
+	pid_t pid = fork();
+	assert_true(pid >= 0);
+	if (!pid)
+		_exit(!forbid(SYS_recvmmsg));
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	return status == 0;
+}
+
+static void limits__of_system_calls(void **state)
+{
+	if (!can_forbid())
+		SKIP("no seccomp here");
+	connect_under(&(struct limits){ .clients = 2, .in_sandbox = true });
 }
 
 /* ---- what is said about it ---- */
@@ -406,6 +429,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(limits__of_the_clients_descriptors),
 		cmocka_unit_test(limits__none_low_numbers_are_the_programs),
 		cmocka_unit_test(limits__of_address_space),
+		cmocka_unit_test(limits__of_system_calls),
 		cmocka_unit_test(limits__are_explained_once),
 	};
 
