@@ -26,7 +26,7 @@
 	X(wrong_domain) X(not_writable) X(out_of_bounds) X(window_as_lkey) X(dead_rkey) X(rkey_rights) \
 	X(rkey_bounds) \
 	X(queue_pair_rights) X(flush_rights) X(window_rights) X(stale_window) X(unmapped_target) \
-	X(unmapped_receive) X(deregistered_under_way) X(reregistered_under_way) X(datagram_header) \
+	X(unmapped_receive) X(cut_target) X(cut_receive) X(deregistered_under_way) X(reregistered_under_way) X(datagram_header) \
 	X(short_receive) X(short_datagram) X(no_receive) X(no_receive_for_long) X(receives_one_by_one) \
 	X(queue_room) X(queue_overrun) X(queue_resize) X(never_signaled) X(never_polled) X(unseen_error) \
 	X(lost_send) X(lost_sends) X(polled_late) X(flushed_posts) X(flushed_before) X(unacked_event) \
@@ -410,32 +410,64 @@ static void unmap(void *memory)
 	MUST(mmap(memory, BUFFER_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == memory);
 }
 
+static int file;
+
+static void *page_of_file(void)
+{
+	MUST((file = memfd_create("mistakes", MFD_CLOEXEC)) >= 0 && !ftruncate(file, BUFFER_BYTES));
+	void *memory = mmap(NULL, BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+	MUST(memory != MAP_FAILED);
+	return memory;
+}
+
+static void cut_file(void *memory) { MUST(!ftruncate(file, 0)); }
+
+/* lose: what takes the region's memory away. */
+static void write_into(struct world *w, struct ibv_mr *mr, void (*lose)(void *memory), bool wrong)
+{
+	void *memory = mr->addr;
+	if (wrong)
+		lose(memory);
+	write_only(w, (uintptr_t)memory, 64, mr->rkey, wrong);
+	MUST(!ibv_dereg_mr(mr));
+	lose(memory);
+	end_world(w);
+}
+
 void unmapped_target(bool wrong)
 {
 	struct world w = make_world((struct wish){ 0 });
-	void *memory = page();
-	struct ibv_mr *mr = ibv_reg_mr(w.pd, memory, BUFFER_BYTES, ACCESS);
+	write_into(&w, ibv_reg_mr(w.pd, page(), BUFFER_BYTES, ACCESS), unmap, wrong);
+}
+
+void cut_target(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	write_into(&w, ibv_reg_mr(w.pd, page_of_file(), BUFFER_BYTES, ACCESS), cut_file, wrong);
+}
+
+static void receive_into(struct world *w, struct ibv_mr *mr, void (*lose)(void *memory), bool wrong)
+{
+	MUST(!post_receive(w->b.qp, (uintptr_t)mr->addr, 64, mr->lkey));
 	if (wrong)
-		unmap(memory);
-	write_only(&w, (uintptr_t)memory, 64, mr->rkey, wrong);
+		lose(mr->addr);
+	MUST(!post(w->a.qp, request(&w->a, IBV_WR_SEND, 64, NULL)));
+	MUST(next(w->b.cq).status == (wrong ? IBV_WC_LOC_PROT_ERR : IBV_WC_SUCCESS));
+	MUST(next(w->a.cq).status == (wrong ? IBV_WC_REM_OP_ERR : IBV_WC_SUCCESS));
 	MUST(!ibv_dereg_mr(mr));
-	unmap(memory);
-	end_world(&w);
+	end_world(w);
 }
 
 void unmapped_receive(bool wrong)
 {
 	struct world w = make_world((struct wish){ 0 });
-	void *memory = page();
-	struct ibv_mr *mr = ibv_reg_mr(w.pd, memory, BUFFER_BYTES, ACCESS);
-	MUST(!post_receive(w.b.qp, (uintptr_t)memory, 64, mr->lkey));
-	if (wrong)
-		unmap(memory);
-	MUST(!post(w.a.qp, request(&w.a, IBV_WR_SEND, 64, NULL)));
-	MUST(next(w.b.cq).status == (wrong ? IBV_WC_LOC_PROT_ERR : IBV_WC_SUCCESS));
-	MUST(next(w.a.cq).status == (wrong ? IBV_WC_REM_OP_ERR : IBV_WC_SUCCESS));
-	MUST(!ibv_dereg_mr(mr));
-	end_world(&w);
+	receive_into(&w, ibv_reg_mr(w.pd, page(), BUFFER_BYTES, ACCESS), unmap, wrong);
+}
+
+void cut_receive(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	receive_into(&w, ibv_reg_mr(w.pd, page_of_file(), BUFFER_BYTES, ACCESS), cut_file, wrong);
 }
 
 /* A message that is too long for a slot of the local path. */
