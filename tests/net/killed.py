@@ -20,7 +20,8 @@ import harness
 import suite
 
 PORT = 7471
-LIMIT_S = 20.0  # the connection's own timeouts are longer
+LIMIT_S = 20.0
+DEATH_S = 5.0  # to notice a death: two seconds, and what a busy machine takes
 LONG_ENOUGH_S = 4.0  # to be taken for dead
 USERS = (54321, 54322)
 MANY = 200
@@ -63,9 +64,9 @@ class Peer:
         self.said += text
         return bool(text)
 
-    def expect(self, word):
+    def expect(self, word, seconds=LIMIT_S):
         """Returns when it has said a word, that and what was before being forgotten."""
-        limit = harness.Limit(LIMIT_S)
+        limit = harness.Limit(seconds)
         while not (found := re.search(rf"^{word}$", self.said, re.MULTILINE)):
             if not limit.left() or not self.listen(limit.left()):
                 raise Failed(f'{self.name} has not said "{word}", but "{self.said}"')
@@ -192,7 +193,7 @@ class Killed(suite.Suite):
             time.sleep(0.2)
         victim.signal(signal.SIGKILL)
         started = time.monotonic()
-        survivor.expect("disconnected")
+        survivor.expect("disconnected", DEATH_S)
         print(f"# told after {time.monotonic() - started:.2f} s")
         survivor.expect("flushed")
 
