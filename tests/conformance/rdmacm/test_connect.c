@@ -897,6 +897,26 @@ static void datagram__nobody_listens(void **state)
 	rdma_destroy_event_channel(ch);
 }
 
+/* Nobody tells the server, and no event names an id that has the listener's context. */
+static void datagram__client_leaves_before_the_answer(void **state)
+{
+	struct pair p = requested_pair("127.0.0.1", RDMA_PS_UDP);
+	struct rdma_conn_param param = some_param();
+
+	(void)state;
+	assert_ok(rdma_destroy_id(p.client));
+	p.client = new_resolved(p.client_ch, "127.0.0.1", rdma_get_src_port(p.listener), RDMA_PS_UDP);
+	assert_ok(rdma_connect(p.client, &param)); /* what came before it has been taken by then */
+	struct rdma_cm_event *event = expect(p.server_ch, RDMA_CM_EVENT_CONNECT_REQUEST);
+	struct rdma_cm_id *other = event->id;
+	assert_ptr_not_equal(other, p.server);
+	assert_ok(rdma_ack_cm_event(event));
+	assert_ok(rdma_reject(p.server, NULL, 0));
+	assert_false(readable(p.server_ch->fd, 0));
+	assert_ok(rdma_destroy_id(other));
+	destroy_pair(&p);
+}
+
 static void datagram__destroyed_unanswered(void **state)
 {
 	struct pair p = requested_pair("127.0.0.1", RDMA_PS_UDP);
@@ -1081,6 +1101,7 @@ int main(void)
 		cmocka_unit_test(datagram__lookup),
 		cmocka_unit_test(datagram__rejected),
 		cmocka_unit_test(datagram__nobody_listens),
+		cmocka_unit_test(datagram__client_leaves_before_the_answer),
 		cmocka_unit_test(datagram__destroyed_unanswered),
 		cmocka_unit_test(connect__many_at_once),
 		cmocka_unit_test(connect__many_threads_on_one_channel),

@@ -250,8 +250,9 @@ static void processes__whole_life(void **state)
 	on_each_address(life_on);
 }
 
-/* To the port that the parent tells. */
-static struct rdma_cm_id *child_connect(struct rdma_event_channel *ch, const char *ip, int in)
+/* At the port that the parent tells. */
+static struct rdma_cm_id *child_ask(struct rdma_event_channel *ch, const char *ip, int in,
+				    enum rdma_port_space ps)
 {
 	struct rdma_conn_param param = { .private_data = "x", .private_data_len = 1 };
 	struct ibv_qp_init_attr attr = qp_attr();
@@ -261,13 +262,20 @@ static struct rdma_cm_id *child_connect(struct rdma_event_channel *ch, const cha
 
 	CHILD_CHECK(read(in, &port, sizeof(port)) == sizeof(port));
 	to = with_port(to, port);
-	CHILD_CHECK(rdma_create_id(ch, &id, NULL, RDMA_PS_TCP) == 0);
+	CHILD_CHECK(rdma_create_id(ch, &id, NULL, ps) == 0);
 	CHILD_CHECK(rdma_resolve_addr(id, NULL, sockaddr(&to), 2000) == 0);
 	rdma_ack_cm_event(child_expect(ch, RDMA_CM_EVENT_ADDR_RESOLVED));
 	CHILD_CHECK(rdma_resolve_route(id, 2000) == 0);
 	rdma_ack_cm_event(child_expect(ch, RDMA_CM_EVENT_ROUTE_RESOLVED));
-	CHILD_CHECK(rdma_create_qp(id, NULL, &attr) == 0);
+	CHILD_CHECK(ps != RDMA_PS_TCP || rdma_create_qp(id, NULL, &attr) == 0);
 	CHILD_CHECK(rdma_connect(id, &param) == 0);
+	return id;
+}
+
+static struct rdma_cm_id *child_connect(struct rdma_event_channel *ch, const char *ip, int in)
+{
+	struct rdma_cm_id *id = child_ask(ch, ip, in, RDMA_PS_TCP);
+
 	rdma_ack_cm_event(child_expect(ch, RDMA_CM_EVENT_ESTABLISHED));
 	return id;
 }
@@ -551,6 +559,56 @@ static void peer__killed_before_it_answers(void **state)
 	rdma_destroy_event_channel(ch);
 }
 
+static void connect_and_ask(const char *ip, int in, int out)
+{
+	struct rdma_event_channel *ch = rdma_create_event_channel();
+	char c;
+
+	child_connect(ch, ip, in);
+	child_ask(ch, ip, in, RDMA_PS_TCP);
+	child_ask(ch, ip, in, RDMA_PS_UDP);
+	CHILD_CHECK(read(in, &c, 1) == 1);
+}
+
+/* The id of a request that the child makes at a listener; nothing is done with it. */
+static struct rdma_cm_id *asked(struct rdma_event_channel *ch, struct rdma_cm_id *listener,
+				const struct child *c)
+{
+	__be16 port = rdma_get_src_port(listener);
+
+	assert_int_equal(write(c->to, &port, sizeof(port)), sizeof(port));
+	struct rdma_cm_event *event = expect(ch, RDMA_CM_EVENT_CONNECT_REQUEST);
+	struct rdma_cm_id *id = event->id;
+	assert_ptr_equal(event->listen_id, listener);
+	assert_ok(rdma_ack_cm_event(event));
+	return id;
+}
+
+/* That is told of the connection alone: the requests' ids have the listeners' contexts still. */
+static void peer__killed_with_requests_that_nobody_has_touched(void **state)
+{
+	struct child c = spawn(connect_and_ask, "127.0.0.1");
+	struct rdma_event_channel *ch = new_channel();
+	struct rdma_cm_id *listener = new_listener(ch, "127.0.0.1", RDMA_PS_TCP, 5),
+			  *of_datagrams = new_listener(ch, "127.0.0.1", RDMA_PS_UDP, 5),
+			  *connected = accept_child(ch, listener, &c), *request = asked(ch, listener, &c),
+			  *of_datagram = asked(ch, of_datagrams, &c);
+
+	(void)state;
+	assert_int_equal(kill(c.pid, SIGKILL), 0);
+	reap(&c);
+	struct rdma_cm_event *event = expect(ch, RDMA_CM_EVENT_DISCONNECTED);
+	assert_ptr_equal(event->id, connected);
+	assert_ok(rdma_ack_cm_event(event));
+	assert_false(readable(ch->fd, 0));
+	assert_ok(rdma_destroy_id(request));
+	assert_ok(rdma_destroy_id(of_datagram));
+	drop(connected);
+	assert_ok(rdma_destroy_id(listener));
+	assert_ok(rdma_destroy_id(of_datagrams));
+	rdma_destroy_event_channel(ch);
+}
+
 /* Its answer does not end with it. The listener is there for the RoCE port: this process has it first. */
 static void peer__ends_once_it_has_rejected(void **state)
 {
@@ -629,6 +687,7 @@ int main(void)
 		cmocka_unit_test(peer__killed_while_connected),
 		cmocka_unit_test(peer__ends_at_once_while_connected),
 		cmocka_unit_test(peer__killed_before_it_answers),
+		cmocka_unit_test(peer__killed_with_requests_that_nobody_has_touched),
 		cmocka_unit_test(peer__ends_once_it_has_rejected),
 		cmocka_unit_test(ending__a_late_thread_does_not_change_the_status),
 		cmocka_unit_test(port__belongs_to_one_process),
