@@ -445,12 +445,45 @@ static void wildcard__has_later_addresses(void **state)
 	rdma_destroy_event_channel(client_ch);
 }
 
+static bool has_gid(struct ibv_context *device, const char *ip)
+{
+	union ibv_gid wanted = { .raw = { [10] = 0xff, 0xff } }, gid;
+
+	assert_int_equal(inet_pton(AF_INET, ip, wanted.raw + 12), 1);
+	for (int ms = 0; ms < WAIT_MS; ms++, usleep(1000))
+		for (int i = 0; !ibv_query_gid(device, 1, i, &gid); i++)
+			if (!memcmp(&gid, &wanted, sizeof(gid)))
+				return true;
+	return false;
+}
+
+/* Each is a GID of the device, and one that ids can have. */
+static void address__of_seventy(void **state)
+{
+	struct rdma_event_channel *ch = new_channel();
+	char ip[INET_ADDRSTRLEN];
+
+	must_run("for i in $(seq 70); do ip addr add 10.9.1.$i/32 dev wire || exit 1; done");
+	for (int i = 1; i <= 70; i++) {
+		snprintf(ip, sizeof(ip), "10.9.1.%d", i);
+		struct rdma_cm_id *id = bound_to(ch, ip);
+		assert_non_null(id->verbs);
+		assert_true(has_gid(id->verbs, ip));
+		assert_ok(rdma_destroy_id(id));
+	}
+	struct pair p = connected_pair(ip);
+	destroy_pair(&p);
+	rdma_destroy_event_channel(ch);
+	must_run("for i in $(seq 70); do ip addr del 10.9.1.$i/32 dev wire || exit 1; done");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(interface__changes_and_goes),
 		cmocka_unit_test(interface__comes_again),
 		cmocka_unit_test(wildcard__has_later_addresses),
+		cmocka_unit_test(address__of_seventy),
 		cmocka_unit_test(multicast__more_groups_than_allowed),
 		cmocka_unit_test(multicast__is_of_one_interface),
 		cmocka_unit_test(multicast__is_from_an_address_of_its_kind),
