@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
 #include "host/ipc/rpc.h"
 
@@ -151,6 +153,37 @@ static void desk__name_is_one_processes(void **state)
 	assert_int_equal(vb_rpc_open("", &ops, &closed, &desk), -EINVAL);
 }
 
+static void have_a_name(int sock)
+{
+	struct vb_rpc_server *desk;
+	CHILD_CHECK(!vb_host_get() && !vb_rpc_open("verbatim-test/desk/2", &ops, &closed, &desk));
+	say(sock, 1);
+	hear(sock);
+}
+
+/* As another user; who cannot become one hides its memory. */
+static void have_a_name_as_a_stranger(int sock)
+{
+	enum { NOBODY = 65534 };
+	CHILD_CHECK(!(geteuid() ? prctl(PR_SET_DUMPABLE, 0) : setresuid(NOBODY, NOBODY, NOBODY)));
+	have_a_name(sock);
+}
+
+static bool exists_in(void (*body)(int sock))
+{
+	struct child c = child_start(body);
+	assert_int_equal(hear(c.sock), 1);
+	bool found = vb_rpc_exists("verbatim-test/desk/", name);
+	child_end(&c);
+	return found;
+}
+
+static void desk__of_a_stranger_does_not_exist(void **state)
+{
+	assert_true(exists_in(have_a_name));
+	assert_false(exists_in(have_a_name_as_a_stranger));
+}
+
 static void desk__turns_guests_away(void **state)
 {
 	struct vb_rpc_server *desk;
@@ -221,6 +254,7 @@ int main(void)
 		cmocka_unit_test(desk__that_answered_late),
 		cmocka_unit_test(desk__of_a_stopped_process),
 		cmocka_unit_test(desk__name_is_one_processes),
+		cmocka_unit_test(desk__of_a_stranger_does_not_exist),
 		cmocka_unit_test(desk__turns_guests_away),
 		cmocka_unit_test(desk__stays_the_parents),
 		cmocka_unit_test(desk__ends_without_its_descriptors),

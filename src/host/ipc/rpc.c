@@ -15,7 +15,9 @@
 #include "base/nanoseconds.h"
 #include "base/thread.h"
 #include "base/waits.h"
+#include "host/ipc/rights.h"
 #include "host/loop/activity.h"
+#include "host/net/holder.h"
 #include "host/private.h"
 
 enum {
@@ -194,6 +196,15 @@ void vb_rpc_close(struct vb_rpc_server *s)
 }
 
 /* The kernel's list of Unix sockets ends each line with the socket's name, an abstract one's after an @. */
+/* What others call themselves is nothing to go by. */
+static bool may_be_called(const char *name)
+{
+	pid_t pid;
+	uid_t uid;
+	vb_holder_of_name(name, &pid, &uid);
+	return uid == geteuid() && vb_process_may_share(pid);
+}
+
 bool vb_rpc_exists(const char *prefix, const char *except)
 {
 	VB_UNCANCELLED;
@@ -203,7 +214,8 @@ bool vb_rpc_exists(const char *prefix, const char *except)
 	while (list && !found && fgets(line, sizeof(line), list)) {
 		const char *name = strchr(line, '@');
 		line[strcspn(line, "\n")] = 0;
-		found = name && !strncmp(name + 1, prefix, strlen(prefix)) && strcmp(name + 1, except);
+		found = name && !strncmp(name + 1, prefix, strlen(prefix)) && strcmp(name + 1, except) &&
+			may_be_called(name + 1);
 	}
 	if (list)
 		fclose(list);

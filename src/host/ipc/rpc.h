@@ -40,7 +40,9 @@ struct vb_rpc_ops {
 int vb_rpc_open(const char *name, const struct vb_rpc_ops *ops, void *owner, struct vb_rpc_server **server);
 /* Disconnects its clients. After it returns nothing of ops runs for it. Not to be called from ops. */
 void vb_rpc_close(struct vb_rpc_server *server);
-/* Does any process have a name that begins so, other than `except`? */
+/*
+ * Does any process that may share memory with this one have a name that begins so, other than `except`?
+ */
 bool vb_rpc_exists(const char *prefix, const char *except);
 
 /*
