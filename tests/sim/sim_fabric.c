@@ -477,6 +477,8 @@ static const struct scenario scenarios[] = {
 	  .least_used = 0.95, .least_fair = 0.95 },
 	{ "incast of 16, 500 Mbit/s", incast, 16, 1024, .slower = 20, .least_used = 0.95, .least_fair = 0.9 },
 	{ "a lossy link beside a good one", lossy_and_good, 2, 1024, .least_used = 0.75 },
+	{ "a lossy link beside a good one, 500 Mbit/s", lossy_and_good, 2, 1024, .slower = 20,
+	  .least_used = 0.86 },
 	{ "short messages beside 4 streams", short_beside_long, 4, 1024, .least_used = 0.9, .least_fair = 0.8 },
 	{ "short messages beside 4 streams, marked", short_beside_long, 4, 1024, .marks = true,
 	  .least_used = 0.95, .least_fair = 0.9 },

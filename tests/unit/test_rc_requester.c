@@ -774,6 +774,27 @@ static void window__loss_on_an_empty_path_and_at_a_queue(void **state)
 	assert_int_equal(f.req.window.size, 256);	/* the same round trip */
 }
 
+/* As many packets as the path carries: the link is not idle until the hole's ACK comes. */
+static void window__more_goes_while_a_hole_is_filled(void **state)
+{
+	post(VB_REQ_WRITE, 100000 * MTU);
+	write_all();
+	run_for(20, 50000);
+	receives(ack_of(&f.t, (uint32_t)f.req.next - 1));
+	f.req.window.size = 100;
+	f.req.window.rate_packets = 40;
+	f.req.window.rate_ns = f.req.window.least_ns;
+	f.req.peer = VB_RC_PEER_KEEPS;
+	assert_int_equal(write_all(), 100);
+	receives(nak_of(&f.t, (uint32_t)f.req.una, VB_NAK_SEQUENCE));
+	assert_int_equal(write_all(), 1 + 40);
+	f.req.window.rate_packets = 4000;
+	write_all();
+	assert_int_equal(f.req.next - f.req.una, 512);	/* max_window */
+	f.req.peer = VB_RC_PEER_DROPS;
+	assert_int_equal(write_all(), 0);
+}
+
 static void congestion__takes_a_quarter_once_per_round_trip(void **state)
 {
 	struct vb_cnp cnp = { 0 };
@@ -874,6 +895,7 @@ int main(void)
 		TEST(break__what_is_before_goes_on),
 		TEST(window__opens_and_bounds_what_is_in_flight),
 		TEST(window__loss_on_an_empty_path_and_at_a_queue),
+		TEST(window__more_goes_while_a_hole_is_filled),
 		TEST(congestion__takes_a_quarter_once_per_round_trip),
 		TEST(holes__many_take_few_round_trips),
 		TEST(congestion__packet),

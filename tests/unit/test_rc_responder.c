@@ -318,6 +318,45 @@ static void order__kept_until_the_hole_is_filled(void **state)
 		assert_int_equal(f.memory[i * MTU], i);
 }
 
+/* The packet at index 1 of three is sent again alone, or with what is behind it. */
+static void fill_a_hole(const struct vb_request *r, uint32_t first, uint32_t last_again)
+{
+	gets(r, 0, first);
+	assert_acks(first, ACK);
+	gets(r, 0, first + 2);
+	assert_acks(first + 1, SEQUENCE);
+	for (uint32_t i = first + 1; i <= last_again; i++)
+		gets(r, 0, i);
+	assert_acks(first + 2, ACK);
+}
+
+/* Most requesters send all behind it again, each time that they hear of a hole. */
+static void order__nak_is_repeated_to_who_sends_one_packet_again(void **state)
+{
+	struct vb_request r = request(VB_REQ_WRITE, 14 * MTU);
+
+	f.max_buffers = 100;
+	fill_a_hole(&r, 0, 1);
+	gets(&r, 0, 3);
+	assert_acks(3, ACK);
+	gets(&r, 0, 5);
+	assert_acks(4, SEQUENCE);
+	gets(&r, 0, 6);			/* asks for an ACK */
+	assert_acks(4, SEQUENCE);
+	vb_request_packet(&r, to_peer(), MTU, psn(7), 7, 14, &f.out);
+	vb_rc_resp_receive(&f.resp, arrival(&f.t, &f.out, 7));
+	assert_false(writes());
+	assert_int_equal(f.resp.sequence_naks, 2);
+	gets(&r, 0, 4);
+	assert_acks(7, ACK);
+
+	fill_a_hole(&r, 8, 10);
+	gets(&r, 0, 12);
+	assert_acks(11, SEQUENCE);
+	gets(&r, 0, 13);
+	assert_false(writes());
+}
+
 static void order__without_memory(void **state)
 {
 	struct vb_request r = request(VB_REQ_WRITE, 3 * MTU);
@@ -662,6 +701,7 @@ int main(void)
 		TEST(send__longer_than_the_receive),
 		TEST(receive__none_posted),
 		TEST(order__kept_until_the_hole_is_filled),
+		TEST(order__nak_is_repeated_to_who_sends_one_packet_again),
 		TEST(order__without_memory),
 		TEST(order__kept_packets_are_bounded),
 		TEST(write__what_does_not_fit),

@@ -150,10 +150,23 @@ static bool write_resend(struct vb_rc_req *req, uint64_t now, struct vb_packet_o
 
 /* ---- sending ---- */
 
+/*
+ * What may be in flight. While a hole is being filled, what went behind it has mostly arrived, though no ACK
+ * can say so. Without some packets more the link would be idle until the hole's ACK comes.
+ */
+static uint32_t window_of(const struct vb_rc_req *req)
+{
+	uint64_t more = is_recovering(req) ? vb_rc_window_carried(&req->window) : 0;
+
+	return (uint32_t)vb_min_u64(req->window.size + more, req->window.most);
+}
+
+static bool is_window_full(const struct vb_rc_req *req) { return req->next - req->una >= window_of(req); }
+
 /* How many responses to ask for: enough to use the window in few requests; 0: better wait for more room. */
 static uint32_t read_share(const struct vb_rc_req *req, const struct vb_rc_entry *entry)
 {
-	uint32_t size = req->window.size, room = size - (uint32_t)(req->next - req->una);
+	uint32_t size = window_of(req), room = size - (uint32_t)(req->next - req->una);
 	uint32_t sharers = vb_min_u32(req->config.max_rd_atomic, 4);
 	uint32_t left = (uint32_t)vb_min_u64(entry->end - req->next, size);
 
@@ -187,7 +200,7 @@ static bool is_permitted(struct vb_rc_req *req, const struct vb_rc_entry *entry)
 
 static bool may_go(const struct vb_rc_req *req, const struct vb_rc_entry *entry)
 {
-	if (req->next - req->una >= req->window.size || (is_recovering(req) && req->peer != VB_RC_PEER_KEEPS))
+	if (is_window_full(req) || (is_recovering(req) && req->peer != VB_RC_PEER_KEEPS))
 		return false;
 	if (entry->request.fence && req->next == entry->first && req->reads_count)
 		return false;
@@ -218,8 +231,7 @@ static bool wants_ack(const struct vb_rc_req *req)
 {
 	uint64_t every = vb_min_u32(ASK_EVERY, req->window.size / 4);
 
-	return req->next == req->end || req->next - req->una >= req->window.size ||
-	       req->next - req->asked >= every;
+	return req->next == req->end || is_window_full(req) || req->next - req->asked >= every;
 }
 
 /* After this packet, the begin or the end of its message, the next message may have to wait for an ACK. */

@@ -17,8 +17,8 @@
  *
  * una: everything before is done. acked: the responder executed everything before, as an ACK, a NAK for
  * acked, or any response showed. Answers may come in any order: a bit per PSN from una on records which have
- * come, and each is placed at once by its PSN. next - una never exceeds the window, and the window never
- * VB_RC_WINDOW.
+ * come, and each is placed at once by its PSN. next - una never exceeds the window, but for what the path
+ * carries while a hole is being filled, and never VB_RC_WINDOW.
  *
  * Resending. A half-open range [resend_from, resend_end) of PSNs; a walk through it skips what is not missing
  * any more. Three causes:
@@ -28,7 +28,9 @@
  *     keeps what arrives out of order then acknowledges far beyond E or names the next hole; one that drops it
  *     acknowledges E, and gets 2, 4, 8, ... packets, and next time 8 at once. One that keeps packets gets more
  *     and more at once, too, after some holes: each round trip names one hole, and there may be hundreds.
- *     While that continues (recovering) nothing new is sent, unless the responder is known to keep packets;
+ *     While that continues (recovering) nothing new is sent, unless the responder is known to keep packets.
+ *     Then as many more may be in flight as the path carries, since what went behind the hole has mostly
+ *     arrived;
  *   - an RNR NAK: as before, after its timer.
  * What is sent again may be lost again, and no NAK reports that: after somewhat more than a round trip it is
  * repeated (a probe), a few times. Only then does the RTO expire, which reduces the window and, after the ACK

@@ -305,6 +305,7 @@ static enum vb_rc_verdict receive_in_order(struct vb_rc_resp *resp, const struct
 
 	if (verdict == VB_RC_BROKEN || resp->expected == psn || resp->kept_count == 0)
 		return verdict;
+	resp->filled = psn;
 	drop_skipped(resp, psn);
 	return receive_kept(resp);
 }
@@ -324,12 +325,35 @@ static void keep(struct vb_rc_resp *resp, const struct vb_packet *packet, uint64
 	resp->kept_count++;
 }
 
+/*
+ * A NAK for a sequence error goes once, since most requesters begin anew at the packet that it names, each
+ * time. One that sends only this packet hears it again when it asks for an ACK: the NAK may be lost, and the
+ * requester would wait for its RTO.
+ */
+static void nak_ahead(struct vb_rc_resp *resp, const struct vb_packet *packet)
+{
+	const uint8_t syndrome = vb_syndrome(VB_AETH_NAK, VB_NAK_SEQUENCE);
+
+	if (resp->nak_psn != resp->expected)
+		set_nak(resp, resp->expected, syndrome);
+	else if (resp->peer_selects && packet->ack_request && resp->nak_syndrome == syndrome)
+		resp->nak_due = true;
+}
+
+/* The first packet after one that was sent again tells what else the peer sends again. */
+static void note_selection(struct vb_rc_resp *resp, uint64_t psn)
+{
+	if (!resp->filled || psn <= resp->filled)
+		return;
+	resp->peer_selects = psn >= resp->expected;
+	resp->filled = 0;
+}
+
 static enum vb_rc_verdict receive_ahead(struct vb_rc_resp *resp, const struct vb_packet *packet, uint64_t psn)
 {
 	keep(resp, packet, psn);
 	resp->early++;
-	if (resp->nak_psn != resp->expected)
-		set_nak(resp, resp->expected, vb_syndrome(VB_AETH_NAK, VB_NAK_SEQUENCE));
+	nak_ahead(resp, packet);
 	return VB_RC_TAKEN;
 }
 
@@ -424,12 +448,17 @@ enum vb_rc_verdict vb_rc_resp_receive(struct vb_rc_resp *resp, const struct vb_p
 		return VB_RC_BROKEN;
 	}
 	uint64_t psn = vb_psn_expand(resp->expected, packet->psn);
+	if (psn >= resp->expected)
+		note_selection(resp, psn);
 	if (psn == resp->expected)
 		return receive_in_order(resp, packet);
 	if (psn > resp->expected)
 		return receive_ahead(resp, packet, psn);
 	enum vb_rc_verdict verdict = receive_duplicate(resp, packet, psn);
-	resp->duplicates += verdict == VB_RC_TAKEN;
+	if (verdict == VB_RC_TAKEN) {
+		resp->duplicates++;
+		note_selection(resp, psn);
+	}
 	return verdict;
 }
 

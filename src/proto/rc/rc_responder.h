@@ -22,6 +22,9 @@
  * made. READ data is named by (rkey, address, bytes) when it is sent. If it is not accessible then, the
  * caller calls vb_rc_resp_fault.
  *
+ * A NAK for a sequence error goes once, as most requesters begin anew at the packet that it names. One that
+ * was seen to send that packet alone hears it again, each time that it asks for an ACK.
+ *
  * Who owns what. The caller owns the struct and the memory behind it. Kept packets lie in buffers that
  * buffer_take gives and vb_rc_resp_fini returns: at most VB_RC_KEPT per connection; the caller limits their
  * total. No timers, no allocation. Threading: none; one of the caller's locks covers the machine. A packet
@@ -76,6 +79,9 @@ struct vb_rc_resp {
 	bool last_by_ack;
 	uint8_t nak_syndrome;
 	uint64_t nak_psn;		/* the PSN of the NAK that is due, or of the last; 0: none */
+	/* what ended a sequence error, with packets kept behind it, until another comes; 0: nothing */
+	uint64_t filled;
+	bool peer_selects;		/* it sends again what a NAK names, and nothing else */
 	struct vb_rc_saved saved[VB_RC_MAX_RD_ATOMIC];	/* a ring; the newest before saved_next */
 	/* free-running: answers of [saved_unsent, saved_next) are to be sent */
 	uint32_t saved_next, saved_unsent;

@@ -145,15 +145,18 @@ void vb_rc_window_marked(struct vb_rc_window *w, uint64_t now)
 	cut_to(w, w->size - w->size / 4);
 }
 
+uint64_t vb_rc_window_carried(const struct vb_rc_window *w)
+{
+	return w->rate_ns ? w->rate_packets * w->least_ns / w->rate_ns : 0;
+}
+
 static void halve(struct vb_rc_window *w)
 {
-	uint64_t carried = w->rate_ns ? w->rate_packets * w->least_ns / w->rate_ns : 0;
-
 	w->full_ns = queue_ns(w);
 	w->is_stale = true;
 	w->group = GROUP - GROUP_AFTER_CUT;
 	w->group_least_ns = UINT64_MAX;
-	cut_to(w, vb_max_u64(carried, w->size / 2));
+	cut_to(w, vb_max_u64(vb_rc_window_carried(w), w->size / 2));
 }
 
 bool vb_rc_window_lost(struct vb_rc_window *w, uint32_t packets)

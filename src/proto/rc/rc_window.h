@@ -54,6 +54,8 @@ void vb_rc_window_measured(struct vb_rc_window *w, uint64_t now, uint64_t round_
 void vb_rc_window_acknowledged(struct vb_rc_window *w, uint64_t now, uint32_t packets, uint64_t in_flight);
 /* packets: how many of a round trip's are known to be lost. True: the window was cut, for all of them. */
 bool vb_rc_window_lost(struct vb_rc_window *w, uint32_t packets);
+/* Packets that the path has just carried in its least round trip: what is under way without a queue. */
+uint64_t vb_rc_window_carried(const struct vb_rc_window *w);
 /* The RTO expired. */
 void vb_rc_window_timed_out(struct vb_rc_window *w);
 /* A queue on the path marks packets. At most once per round trip. */
