@@ -80,6 +80,16 @@ static void link_recv__of_a_longer_message_loses_it(void **state)
 	vb_fd_close(ends[1]);
 }
 
+static void link_send__to_a_peer_that_hung_up_unread_says_so(void **state)
+{
+	int ends[2];
+	make_link(ends);
+	assert_int_equal(vb_link_send(ends[0], "x", 1, NULL, 0), 0);
+	vb_fd_close(ends[1]);
+	assert_int_equal(vb_link_send(ends[0], "x", 1, NULL, 0), -EPIPE);
+	vb_fd_close(ends[0]);
+}
+
 static void link_send__to_a_peer_that_does_not_read_is_refused_at_last(void **state)
 {
 	static char block[32768];
@@ -561,6 +571,7 @@ int main(void)
 		cmocka_unit_test(doors__open_for_those_alone_who_may_share_memory),
 		cmocka_unit_test(calls__reach_those_alone_who_may_share_memory),
 		cmocka_unit_test(link_recv__of_a_longer_message_loses_it),
+		cmocka_unit_test(link_send__to_a_peer_that_hung_up_unread_says_so),
 		cmocka_unit_test(link_send__to_a_peer_that_does_not_read_is_refused_at_last),
 		cmocka_unit_test(link__passes_descriptors),
 		cmocka_unit_test(link_send__limits_descriptors),

@@ -107,6 +107,9 @@ int vb_link_send(int fd, const void *msg, size_t bytes, const int *fds, int nfds
 	}
 	if (sendmsg(fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
 		return 0;
+	/* The other end has hung up; it is reset if it had not read all. */
+	if (errno == ECONNRESET)
+		return -EPIPE;
 	return errno == ENOBUFS ? -EAGAIN : -errno;
 }
 
