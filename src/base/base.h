@@ -59,6 +59,14 @@ static inline void vb_fence_before_atomic(void)
 #endif
 }
 
+/* Behind an atomic addition: no later load is older than it. */
+static inline void vb_fence_behind_addition(void)
+{
+#if !defined(__x86_64__)
+	atomic_thread_fence(memory_order_seq_cst);
+#endif
+}
+
 /*
  * Prefetches a cache line that will soon be read, or written (then it is taken from other processors). Any
  * address is allowed, but unmapped ones, NULL included, cost time.

@@ -25,7 +25,7 @@ unsigned vb_memory_hold(void)
 	unsigned mine = atomic_load_explicit(&phase, memory_order_relaxed) % 2;
 	atomic_fetch_add(&holders[mine].count, 1);
 	/* before keys are looked at: pairs with await_holders */
-	atomic_thread_fence(memory_order_seq_cst);
+	vb_fence_behind_addition();
 	return mine;
 }
 
