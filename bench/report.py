@@ -7,6 +7,7 @@ import os
 import pathlib
 import platform
 import subprocess
+import textwrap
 
 import lines
 import patterns
@@ -14,6 +15,7 @@ from experiment import HEADING, line
 
 FILE = "figures.json"
 TEXT = "figures.md"
+WIDTH = 110  # of lines, as tests/widths.py has it
 BUSY = 0.5  # load average from which on figures are not to be trusted
 BUILD_OPTIONS = ("buildtype", "optimization", "b_lto")
 PACKAGES = ("perftest", "ucx-utils", "iperf3", "valgrind", "qemu-system-x86")
@@ -112,7 +114,9 @@ def write_text(build, plots):
             "",
             f"## {name}",
             "",
-            f"{part['when']}, load {part['load_before']:.1f} at the start; {describe(part['machine'])}.",
+            textwrap.fill(
+                f"{part['when']}, load {part['load_before']:.1f} at the start; {describe(part['machine'])}.", WIDTH
+            ),
             "",
         ]
         if part.get("rows"):
