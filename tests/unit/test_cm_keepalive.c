@@ -370,7 +370,7 @@ static void returned__is_refuted_late(void **state)
 
 	connect_to(s, 1, THERE, true); /* which the active side answers */
 	for (unsigned i = 0; i < 50; i++) {
-		pass_with(s, 11ull * SECOND / 10, returned);
+		pass_with(s, 8ull * SECOND / 10, returned);
 		befall(s, ANSWERED);
 	}
 	assert_over(s, 0);

@@ -31,7 +31,7 @@
 #include "proto/cm/gsi.h"
 
 enum {
-	PROBE_NS = 400 * VB_NS_PER_MS,
+	PROBE_NS = 300 * VB_NS_PER_MS,
 	/*
 	 * A kernel sends some ICMP messages at once to a host, and then one a second. Probes must not use
 	 * them up.
@@ -40,7 +40,8 @@ enum {
 	DOUBT_ENDS_NS = 2 * VB_NS_PER_S,
 	/*
 	 * A living process has sent a few probes within this time, even if it hardly gets a processor. If a
-	 * process of another user can take the port, it has done so: it tries every 250 ms.
+	 * process of another user can take the port, it has done so: it tries every 250 ms. Less than a
+	 * second, so that the next of the ICMP messages that come once a second ends the doubt.
 	 */
 	SURE_NS = 3 * PROBE_NS,
 };
