@@ -115,7 +115,8 @@ def write_text(build, plots):
             f"## {name}",
             "",
             textwrap.fill(
-                f"{part['when']}, load {part['load_before']:.1f} at the start; {describe(part['machine'])}.", WIDTH
+                f"{part['when']}, load {part['load_before']:.1f} at the start; {describe(part['machine'])}.",
+                WIDTH,
             ),
             "",
         ]

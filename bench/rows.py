@@ -182,64 +182,56 @@ def wire(bench, network):
         yield latency_beside_udp(bench, name, off, ends)
 
 
-def bandwidth_beside_others(bench, name, operation, off, ends, size=MIB):
-    """Beside TCP, by iperf3 and by UCX, and beside what packets with an ICRC can be over the kernel's UDP."""
-    read = tools.bandwidth(size)
+def beside_peers(what, unit, run, read, peers):
+    """A row for each peer: its name, its run, how its output is read, and the goal."""
     rows = tuple(
         Row(
-            f"{name}: ib_{operation}_bw, {size_name(size)}, MTU 4096",
-            "B/s",
+            what,
+            unit,
             lambda outputs: read(outputs["verbatim"]),
             goal,
             lambda outputs, peer=peer, figure=figure: figure(outputs[peer]),
             peer,
         )
-        for peer, figure, goal in (
-            ("iperf3, one TCP stream", tools.tcp_bandwidth, at_least(1.3)),
-            ("UDP stream, an ICRC a packet", tools.named("bytes_per_s"), at_least(0.9)),
-            ("UCX tag_bw, tcp", tools.ucx_bandwidth, None),
-        )
+        for peer, _, figure, goal in peers
     )
-    return Experiment(
-        {
-            "verbatim": bench.tools.perftest(
-                off, f"ib_{operation}_bw", f"-s {size} -m 4096", BANDWIDTH_ITERATIONS[size]
+    return Experiment({"verbatim": run, **{peer: its_run for peer, its_run, _, _ in peers}}, rows)
+
+
+def bandwidth_beside_others(bench, name, operation, off, ends, size=MIB):
+    """Beside TCP, by iperf3 and by UCX, and beside what packets with an ICRC can be over the kernel's UDP."""
+    iterations, own = BANDWIDTH_ITERATIONS[size], bench.tools
+    return beside_peers(
+        f"{name}: ib_{operation}_bw, {size_name(size)}, MTU 4096",
+        "B/s",
+        own.perftest(off, f"ib_{operation}_bw", f"-s {size} -m 4096", iterations),
+        tools.bandwidth(size),
+        (
+            ("iperf3, one TCP stream", own.iperf3(ends, IPERF3_S), tools.tcp_bandwidth, at_least(1.3)),
+            (
+                "UDP stream, an ICRC a packet",
+                own.udp_stream(ends, iterations),
+                tools.named("bytes_per_s"),
+                at_least(0.9),
             ),
-            "iperf3, one TCP stream": bench.tools.iperf3(ends, IPERF3_S),
-            "UDP stream, an ICRC a packet": bench.tools.udp_stream(ends, BANDWIDTH_ITERATIONS[size]),
-            "UCX tag_bw, tcp": bench.tools.ucx(ends, "tag_bw", size, BANDWIDTH_ITERATIONS[size], "tcp"),
-        },
-        rows,
+            ("UCX tag_bw, tcp", own.ucx(ends, "tag_bw", size, iterations, "tcp"), tools.ucx_bandwidth, None),
+        ),
     )
 
 
 def latency_beside_udp(bench, name, off, ends, size=8):
     """Beside a ping-pong over bare sockets, and over such as the wire needs, to tell what is theirs and what
     is the library's."""
-    read = bench.latency_ns(size)
-    rows = tuple(
-        Row(
-            f"{name}: ib_send_lat, {size_name(size)}",
-            "ns",
-            lambda outputs: read(outputs["verbatim"]),
-            goal,
-            lambda outputs, peer=peer: tools.udp_latency_ns(outputs[peer]),
-            peer,
-        )
-        for peer, goal in (
-            ("UDP ping-pong", at_most(1.3)),
-            ("UDP ping-pong, sockets as RoCEv2 needs them", None),
-        )
-    )
-    return Experiment(
-        {
-            "verbatim": bench.latency_run(off, "send", size),
-            "UDP ping-pong": bench.tools.udp_ping_pong(ends, size, LATENCY_ROUNDS),
-            "UDP ping-pong, sockets as RoCEv2 needs them": bench.tools.udp_ping_pong(
-                ends, size, LATENCY_ROUNDS, "-w"
-            ),
-        },
-        rows,
+    ping_pong = functools.partial(bench.tools.udp_ping_pong, ends, size, LATENCY_ROUNDS)
+    return beside_peers(
+        f"{name}: ib_send_lat, {size_name(size)}",
+        "ns",
+        bench.latency_run(off, "send", size),
+        bench.latency_ns(size),
+        (
+            ("UDP ping-pong", ping_pong(), tools.udp_latency_ns, at_most(1.3)),
+            ("UDP ping-pong, sockets as RoCEv2 needs them", ping_pong("-w"), tools.udp_latency_ns, None),
+        ),
     )
 
 

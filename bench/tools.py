@@ -114,7 +114,11 @@ class Tools:
     def udp_stream(self, ends, mib):
         command = f"{shlex.quote(self.own('udp_stream'))} -p {{port}} -n {mib}"
         case = harness.Case(
-            "udp_stream", server=command, client=f"{command} {{addr}}", limit_s=LIMIT_S, server_ready="^ready$"
+            "udp_stream",
+            server=command,
+            client=f"{command} {{addr}}",
+            limit_s=LIMIT_S,
+            server_ready="^ready$",
         )
         return functools.partial(self.pair, case, [bare(end) for end in ends])
 

@@ -3,8 +3,9 @@
  * What RoCEv2 over the kernel's UDP can carry at best: the yardstick for bandwidth over the wire. The client
  * copies a buffer's bytes into packets of 4096, gives each a header and a CRC-32, and hands them to the
  * kernel in bursts that it cuts (UDP_SEGMENT). The server takes what the kernel joins (UDP_GRO), checks each
- * CRC, and copies the bytes to their place. It acknowledges each burst, and the client has so many under way.
- * Nothing is ordered, sent again, or asked for permission. IPv4. The client prints bytes for a second.
+ * CRC, and copies the bytes to their place. It acknowledges each burst, and the client sends on while few
+ * bursts are unacknowledged. No packet is put in order, sent again or checked for rights. IPv4. The client
+ * prints bytes for a second.
  *
  * usage: udp_stream [-n MIB] [-p PORT] [SERVER_ADDRESS] (without an address: the server, of one client)
  */
@@ -27,7 +28,7 @@ enum {
 	PAYLOAD = 4096,
 	PACKET = HEADER + PAYLOAD + sizeof(uint32_t),
 	PACKETS = 15, /* of a burst: at most 65,507 bytes */
-	UNDER_WAY = 8, /* bursts */
+	UNDER_WAY = 8, /* bursts that are not acknowledged, at most */
 	SOCKET_BYTES = 4 << 20,
 	MIB = 1 << 20,
 	BUFFER = MIB,

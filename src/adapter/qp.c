@@ -39,7 +39,7 @@ static int check_caps(const struct vb_qp_init_attr *init)
 	return init->xrcd || (init->send_cq && init->recv_cq) ? 0 : -EINVAL;
 }
 
-/* Of what only some types of queue pairs have at the end of each entry. */
+/* The end of each entry holds what only some types of queue pairs have. */
 static uint32_t end_bytes(enum ibv_qp_type type, const struct vb_sq *sq)
 {
 	if (type == IBV_QPT_UD)

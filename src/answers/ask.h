@@ -49,8 +49,9 @@ void processes_ask(struct processes *processes, uint32_t kinds, unsigned timeout
 void processes_free(struct processes *processes);
 
 /*
- * Why this process and another are not of the same user and rights (host/ipc/rights.h); NULL: they are.
- * socket: a connection to it, or -1. *lack: what this process lacks to find it out, as a negative errno.
+ * Tells why this process may not deal with another one: that one is another user's or has other rights
+ * (host/ipc/rights.h). NULL: it may. socket: a connection to the other, or -1. *lack: a negative errno if
+ * this process lacks something and cannot tell.
  */
 const char *process_why_not(const struct ucred *who, int socket, int *lack);
 

@@ -128,9 +128,9 @@ static void batch_done(void)
 
 /* ---- polling ---- */
 
-/* The progress thread's, of stay_awake. */
+/* Of stay_awake: only the progress thread uses them. */
 static struct vb_poll_time poll_time;
-static uint64_t seen;
+static uint64_t seen; /* packets that had come when it looked last */
 
 /* True: packets came. */
 static bool await_packets(void)

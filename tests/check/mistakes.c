@@ -26,7 +26,8 @@
 	X(wrong_domain) X(not_writable) X(out_of_bounds) X(window_as_lkey) X(dead_rkey) X(rkey_rights) \
 	X(rkey_bounds) \
 	X(queue_pair_rights) X(flush_rights) X(window_rights) X(stale_window) X(unmapped_target) \
-	X(unmapped_receive) X(cut_target) X(cut_receive) X(deregistered_under_way) X(reregistered_under_way) X(datagram_header) \
+	X(unmapped_receive) X(cut_target) X(cut_receive) X(deregistered_under_way) \
+	X(reregistered_under_way) X(datagram_header) \
 	X(short_receive) X(short_datagram) X(no_receive) X(no_receive_for_long) X(receives_one_by_one) \
 	X(queue_room) X(queue_overrun) X(queue_resize) X(never_signaled) X(never_polled) X(unseen_error) \
 	X(lost_send) X(lost_sends) X(polled_late) X(flushed_posts) X(flushed_before) X(unacked_event) \

@@ -1493,7 +1493,8 @@ def run__nobody_is_captured_who_only_looks_like_this_user():
     if why := lacks_another_user():
         return why
     tool = subprocess.Popen(
-        [*AS_OTHER, VERBATIM, "run", "--capture=/dev/null", "sh", "-c", "echo $VERBATIM_CAPTURE; read -r line"],
+        [*AS_OTHER, VERBATIM, "run", "--capture=/dev/null"]
+        + ["sh", "-c", "echo $VERBATIM_CAPTURE; read -r line"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -325,7 +325,8 @@ def drops__of_another_users_datagrams_in_the_name_of_a_process_that_takes_links(
     """It would not send them by UDP."""
     if why := lacks_another_user():
         return why
-    with running("rping -s -a 127.0.0.1 -p 7475") as (other,), traffic("one", ["send"], "local", qp_type="ud"):
+    server = running("rping -s -a 127.0.0.1 -p 7475")
+    with server as (other,), traffic("one", ["send"], "local", qp_type="ud"):
         wait_for(lambda: other in processes(), "the server")
         slot, qpn = processes()[other]["slot"], int(of_all("qps")[0]["qpn"], 16)
         before = added(of_all("qps"))["receives"]

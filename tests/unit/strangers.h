@@ -18,6 +18,14 @@ static inline void become(uid_t user)
 	prctl(PR_SET_DUMPABLE, 1);
 }
 
+/* In a child: as a set-user-ID program, which has one user's rights and could be the other again. */
+static inline void become_effectively(uid_t user, uid_t other)
+{
+	if (setresuid(other, user, other))
+		_exit(NO_OTHER_USER);
+	prctl(PR_SET_DUMPABLE, 1);
+}
+
 /* In a child without threads: to a user namespace in which no user has a number, so that all look alike. */
 static inline void enter_nameless_namespace(void)
 {

@@ -287,8 +287,7 @@ static void try_doors(int sock)
 
 static void try_as_effectively_other_user(int sock)
 {
-	if (setresuid(SOME_USER, OTHER_USER, SOME_USER))
-		_exit(NO_OTHER_USER);
+	become_effectively(OTHER_USER, SOME_USER);
 	try_doors(sock);
 }
 
@@ -412,9 +411,7 @@ static void listen_as_another_user(int sock)
 
 static void listen_as_effectively_same_user(int sock)
 {
-	if (setresuid(SOME_USER, OTHER_USER, SOME_USER))
-		_exit(NO_OTHER_USER);
-	prctl(PR_SET_DUMPABLE, 1);
+	become_effectively(OTHER_USER, SOME_USER);
 	listen_and_say(sock);
 }
 

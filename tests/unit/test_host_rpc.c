@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "child.h"
+#include "strangers.h"
 
 #include <errno.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "host/ipc/rpc.h"
@@ -161,11 +160,13 @@ static void have_a_name(int sock)
 	hear(sock);
 }
 
-/* As another user; who cannot become one hides its memory. */
+/* As another user. An ordinary user's process cannot become one, and hides its memory instead. */
 static void have_a_name_as_a_stranger(int sock)
 {
-	enum { NOBODY = 65534 };
-	CHILD_CHECK(!(geteuid() ? prctl(PR_SET_DUMPABLE, 0) : setresuid(NOBODY, NOBODY, NOBODY)));
+	if (geteuid())
+		CHILD_CHECK(!prctl(PR_SET_DUMPABLE, 0));
+	else
+		become(OTHER_USER);
 	have_a_name(sock);
 }
 

@@ -250,7 +250,7 @@ static void icrc_add__pieces_are_the_whole(void **state)
 }
 
 #ifdef __x86_64__
-/* A bit for each part of the registers' state that is not in its initial state; 0: nobody can tell. */
+/* Which parts of the register state are in use, a bit for each. 0 if this processor cannot tell. */
 static __attribute__((target("xsave"))) uint64_t parts_in_use(void)
 {
 	enum { FEATURES = 0xd, XGETBV_1 = 1 << 2 };

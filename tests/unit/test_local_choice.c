@@ -73,9 +73,7 @@ static void become_another_user(void)
 /* A program of root's that works for this user now, and could be root again. */
 static void be_effectively_the_same_user(int sock)
 {
-	if (setresuid(OTHER_USER, geteuid(), OTHER_USER))
-		_exit(NO_OTHER_USER);
-	prctl(PR_SET_DUMPABLE, 1);
+	become_effectively(geteuid(), OTHER_USER);
 	be_a_peer(sock);
 }
 

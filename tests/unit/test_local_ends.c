@@ -610,7 +610,7 @@ static void poll_until_answered(uint64_t expected)
 	assert_int_equal(answer(), expected);
 }
 
-/* While the queue pair serves no peer, polls look for no new epoch, so the peer must ring its doorbell. */
+/* Polls look for no new epoch while the queue pair serves no peer. So the peer must ring its doorbell. */
 static void poll__ends_with_the_requester(void **state)
 {
 	connect_all(1);

@@ -369,9 +369,9 @@ void vb_device_attr(struct vb_device *dev, struct ibv_device_attr *attr)
 }
 
 /*
- * Where there is no link with a speed (loopback, virtual interfaces): about what this adapter carries.
- * Programs choose their protocols by it. At less than some 50 Gbit/s, for example, UCX copies messages of
- * 64 KiB in pieces instead of reading them.
+ * An interface without a link (loopback, virtual ones) has no speed. Its port then says about what this
+ * adapter carries, since programs choose their protocols by it. Below some 50 Gbit/s, for example, UCX copies
+ * messages of 64 KiB in pieces instead of reading them.
  */
 static uint32_t mbps_of(const struct vb_netif *netif)
 {

@@ -168,13 +168,13 @@ static inline struct vb_datagram_to *vb_sqe_to(const struct vb_sq *sq, const str
 	return (struct vb_datagram_to *)((uint8_t *)sqe + sq->stride - sizeof(struct vb_datagram_to));
 }
 
-/* The peer's shared receive queue that it is for; at the end of the entries of XRC queue pairs. */
+/* Where an XRC queue pair's entry, at its end, names the peer's shared receive queue that it is for. */
 static inline uint32_t *vb_sqe_srqn_at(const struct vb_sq *sq, const struct vb_sqe *sqe)
 {
 	return (uint32_t *)((uint8_t *)(uintptr_t)sqe + sq->stride - sizeof(uint32_t));
 }
 
-/* 0: of other types. */
+/* The queue's number; 0 for queue pairs of other types. */
 static inline uint32_t vb_sqe_srqn(const struct vb_qp *qp, const struct vb_sqe *sqe)
 {
 	return vb_unlikely(qp->type == IBV_QPT_XRC_SEND) ? *vb_sqe_srqn_at(&qp->sq, sqe) : 0;

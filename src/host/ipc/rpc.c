@@ -195,8 +195,7 @@ void vb_rpc_close(struct vb_rpc_server *s)
 	give_up(s);
 }
 
-/* The kernel's list of Unix sockets ends each line with the socket's name, an abstract one's after an @. */
-/* What others call themselves is nothing to go by. */
+/* Any process can take any name, so it matters whose the name is. */
 static bool may_be_called(const char *name)
 {
 	pid_t pid;
@@ -205,6 +204,7 @@ static bool may_be_called(const char *name)
 	return uid == geteuid() && vb_process_may_share(pid);
 }
 
+/* The kernel's list of Unix sockets ends each line with the socket's name, an abstract one's after an @. */
 bool vb_rpc_exists(const char *prefix, const char *except)
 {
 	VB_UNCANCELLED;

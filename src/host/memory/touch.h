@@ -36,8 +36,9 @@ static inline bool vb_touch_is_lost(void)
 
 #ifdef __x86_64__
 /*
- * Which string moves are the fastest: Intel's of bytes do not mind how the two places are aligned, and those
- * of quadwords take three times as long where that differs. AMD's of bytes are slow at some distances.
+ * Do long copies use string moves of bytes, or of quadwords? On Intel's processors moves of quadwords take
+ * three times as long where the two places are aligned differently. On AMD's, moves of bytes are slow at some
+ * distances.
  */
 extern bool vb_touch_moves_bytes __attribute__((visibility("hidden")));
 #endif

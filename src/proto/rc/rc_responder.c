@@ -340,7 +340,7 @@ static void nak_ahead(struct vb_rc_resp *resp, const struct vb_packet *packet)
 		resp->nak_due = true;
 }
 
-/* The first packet after one that was sent again tells what else the peer sends again. */
+/* A hole was filled. The first packet behind it tells whether the peer sends again what is kept here, too. */
 static void note_selection(struct vb_rc_resp *resp, uint64_t psn)
 {
 	if (!resp->filled || psn <= resp->filled)

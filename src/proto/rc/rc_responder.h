@@ -79,7 +79,7 @@ struct vb_rc_resp {
 	bool last_by_ack;
 	uint8_t nak_syndrome;
 	uint64_t nak_psn;		/* the PSN of the NAK that is due, or of the last; 0: none */
-	/* what ended a sequence error, with packets kept behind it, until another comes; 0: nothing */
+	/* the PSN that filled the last hole, until a later packet has shown what the peer resends; 0: none */
 	uint64_t filled;
 	bool peer_selects;		/* it sends again what a NAK names, and nothing else */
 	struct vb_rc_saved saved[VB_RC_MAX_RD_ATOMIC];	/* a ring; the newest before saved_next */

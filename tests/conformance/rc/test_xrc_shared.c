@@ -557,7 +557,7 @@ static void stranger_gets_nothing(struct end *o, struct xrc *x, int fd)
 	CHECK_EQ(ibv_destroy_qp(own.qp), 0);
 }
 
-/* Who opens the same domain without being of this user has no queues and no queue pairs in it. */
+/* A process that may not share memory opens a domain of its own: neither reaches the other's queues. */
 static void send_to_stranger(struct end *e, disguise *put_on)
 {
 	struct shared s;
@@ -590,8 +590,8 @@ static void send__to_a_queue_of_a_process_that_hides(struct end *e) { send_to_st
 /* ---- an owner that is stopped ---- */
 
 /*
- * The queue is in use until its server has seen that who asked has gone. What he takes for failed does not
- * arrive meanwhile.
+ * The queue is in use until its server has seen that the client is gone. Meanwhile no request arrives that
+ * the client has seen fail.
  */
 static void destroy_at_last(struct queue *q)
 {
@@ -645,7 +645,7 @@ static void stop_owner(const struct shared *s)
 	CHECK(WIFSTOPPED(status));
 }
 
-/* One request that comes through, and one that meets an owner who stands. */
+/* The first request comes through. The owner is stopped when the second one comes. */
 static void ask_and_stop_owner(struct end *e, struct shared *s)
 {
 	start(e, s, owner_is_stopped);

@@ -344,12 +344,12 @@ static void limits__of_system_calls(void **state)
 
 /* ---- what is said about it ---- */
 
-/* What a process that lacks something says of it, and what one says whom a peer has turned away. */
+/* A process says the first two if it lacks something itself, and the third if its peer refused the link. */
 static const char no_descriptors[] = "memory is not shared with all processes",
 		  no_room[] = "no address space is left",
 		  turned_away[] = "no memory is shared with process";
 
-/* How often a process has said so; nobody says what is wrong, or twice the same. */
+/* How often a process has said `what`. No process says a wrong sentence, or a right one twice. */
 static unsigned times_said(FILE *said, const char *what)
 {
 	static const char *const wrong[] = { "this version", "process has ended", "has gone" };
