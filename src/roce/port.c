@@ -79,20 +79,7 @@ void vb_roce_route_init(struct vb_roce_route *route, const struct vb_inbox_addr 
 		route->addr.hop_limit = VB_HOP_LIMIT;
 	route->ifindex = ifindex;
 	route->qpn = 0;
-	route->is_returnable = false;
 	vb_roce_icrc_route(&route->icrc, &route->addr);
-}
-
-bool vb_roce_route_returnable(const struct vb_roce_route *route, struct vb_roce_route *returnable)
-{
-	uint16_t port = vb_udp_returnable_port(vb_ip_is_v4(&route->addr.dst));
-	if (!port)
-		return false;
-	*returnable = *route;
-	returnable->is_returnable = true;
-	returnable->addr.udp_sport = port;
-	vb_roce_icrc_route(&returnable->icrc, &returnable->addr);
-	return true;
 }
 
 /* ---- sending ---- */
@@ -110,12 +97,6 @@ __attribute__((cold, noinline)) static void note_departure(const struct vb_roce_
 		struct iovec packet = { (void *)(uintptr_t)(bytes + at), vb_min_u64(segment, len - at) };
 		vb_capture_packet(&note, &packet, 1);
 	}
-}
-
-__attribute__((cold)) static int send_returnable(const struct vb_roce_route *route, const void *bytes,
-						 size_t len, size_t segment)
-{
-	return len > segment ? -EOPNOTSUPP : vb_udp_send_returnable(&route->addr, route->ifindex, bytes, len);
 }
 
 /*
@@ -141,9 +122,7 @@ __attribute__((cold, noinline)) static void explain_refusal(const struct vb_roce
 int vb_roce_transmit_now(const struct vb_roce_route *route, const void *bytes, size_t len, size_t segment)
 {
 	struct vb_capture_moment moment = vb_capture_begin();
-	int err = vb_likely(!route->is_returnable) ?
-			  vb_udp_send(&route->addr, route->ifindex, bytes, len, segment) :
-			  send_returnable(route, bytes, len, segment);
+	int err = vb_udp_send(&route->addr, route->ifindex, bytes, len, segment);
 	if (vb_unlikely(moment.time_ns != 0) && !err)
 		note_departure(route, moment.time_ns, bytes, len, segment, 0);
 	vb_capture_end(moment);

@@ -30,7 +30,6 @@ struct vb_roce_route {
 	struct vb_inbox_addr addr;   /* udp_sport is the source port that its socket has */
 	unsigned ifindex;
 	uint32_t qpn;                /* whose it is; 0: several queue pairs' */
-	bool is_returnable;          /* ICMP errors are reported (vb_udp_send_returnable) */
 	struct vb_icrc_route icrc;
 };
 
@@ -38,8 +37,6 @@ struct vb_roce_route {
 uint16_t vb_roce_source_port(uint32_t flow_label, uint32_t source_qpn, uint32_t destination_qpn);
 /* addr.udp_sport: the port wanted. */
 void vb_roce_route_init(struct vb_roce_route *route, const struct vb_inbox_addr *addr, unsigned ifindex);
-/* The same route, with ICMP errors reported. False: not possible here. */
-bool vb_roce_route_returnable(const struct vb_roce_route *route, struct vb_roce_route *returnable);
 /* What the ICRC covers of an address. */
 void vb_roce_icrc_route(struct vb_icrc_route *icrc, const struct vb_inbox_addr *addr);
 

@@ -207,7 +207,6 @@ static int attach(struct vb_qp *qp)
 	c->timer = (struct vb_timer){ .fire = vb_rc_timer_fired, .arg = c };
 	c->timer_at = VB_RC_NEVER;
 	vb_qp_route(qp, &c->route);
-	c->requests_take = &c->route;
 	begin_responder(c);
 	qp->path_state = c;
 	vb_roce_use(1);

@@ -28,9 +28,6 @@ enum { VB_RC_SLICE_PACKETS = 256 /* sent in one go, so that no lock is held for 
 struct vb_rc_connection {
 	struct vb_qp *qp;
 	struct vb_roce_route route;        /* changes under both locks */
-	/* Repetitions go out so that ICMP errors are reported. Under sq.lock. */
-	struct vb_roce_route returnable;
-	const struct vb_roce_route *requests_take; /* one of the two; under sq.lock */
 	struct vb_rc_req requester;
 	struct vb_rc_entry *entries;
 	bool requests;                     /* the requester has begun; under sq.lock */

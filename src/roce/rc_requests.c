@@ -93,7 +93,7 @@ static bool put(struct vb_rc_connection *c, struct vb_burst *burst, const struct
 {
 	struct vb_sqe *sqe = vb_sq_at(&c->qp->sq, out->position);
 	uint8_t *payload =
-		vb_burst_begin(burst, c->requests_take, out->header, out->header_bytes, out->payload_bytes);
+		vb_burst_begin(burst, &c->route, out->header, out->header_bytes, out->payload_bytes);
 	if (!out->payload_bytes ||
 	    vb_payload_gather(c->qp, sqe, out->payload_at, payload, out->payload_bytes))
 		return vb_burst_commit(burst);
@@ -314,14 +314,6 @@ static bool is_due(struct vb_rc_connection *c, uint64_t now_ns)
 	return due;
 }
 
-static void ask_again(struct vb_rc_connection *c, uint64_t now_ns)
-{
-	if (vb_roce_route_returnable(&c->route, &c->returnable))
-		c->requests_take = &c->returnable;
-	vb_rc_go_on(c, now_ns);
-	c->requests_take = &c->route;
-}
-
 /*
  * What this process was too slow to receive has not been lost: the socket is emptied before silence counts.
  * If another thread is about to do that (and perhaps waits for a processor), so does the timer.
@@ -338,7 +330,7 @@ void vb_rc_timer_fired(struct vb_timer *timer, uint64_t now_ns)
 	if (c->requests && vb_rc_is_running(qp)) {
 		if (drained) {
 			vb_rc_req_expire(&c->requester, now_ns);
-			ask_again(c, now_ns);
+			vb_rc_go_on(c, now_ns);
 		} else {
 			set_timer_to(c, now_ns + VB_BUSY_RECEIVER_NS);
 		}

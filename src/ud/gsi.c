@@ -31,13 +31,6 @@ static bool is_request(unsigned attribute)
 	return attribute == VB_CM_ATTR_REQ || attribute == VB_CM_ATTR_SIDR_REQ;
 }
 
-/* What the CM says to find out whether anybody is there, and wants to know if nobody is. */
-static bool asks(unsigned attribute)
-{
-	return is_request(attribute) || attribute == VB_CM_ATTR_DREQ || attribute == VB_CM_ATTR_REP ||
-	       attribute == VB_CM_ATTR_RTU;
-}
-
 /* ---- sending ---- */
 
 struct signed_packet {
@@ -69,7 +62,7 @@ int vb_gsi_send(const struct vb_inbox_addr *addr, unsigned ifindex, const struct
 {
 	static atomic_uint next_psn;
 	unsigned attribute = vb_mad_attribute_id(mad), psn = atomic_fetch_add(&next_psn, 1) & VB_PSN_MASK;
-	struct vb_roce_route route, returnable;
+	struct vb_roce_route route;
 	struct signed_packet wire;
 	int err = vb_roce_open();
 
@@ -78,8 +71,6 @@ int vb_gsi_send(const struct vb_inbox_addr *addr, unsigned ifindex, const struct
 	vb_gsi_packet_init(&wire.packet, mad);
 	vb_bth_set_psn(&wire.packet.bth, psn);
 	route_to(&route, addr, ifindex, 0);
-	if (asks(attribute) && vb_roce_route_returnable(&route, &returnable))
-		route = returnable;
 	err = send_by(&route, &wire);
 	if (err || !is_repeated || attribute != VB_CM_ATTR_REQ)
 		return err;

@@ -336,7 +336,6 @@ int vb_udp_prepare(const struct vb_inbox_addr *addr)
 	return 0;
 }
 
-uint16_t vb_udp_returnable_port(bool ipv4) { return 0; }
 void vb_udp_set_returned_handler(void (*returned)(const struct in6_addr *host, const void *bytes, size_t len))
 {
 }
@@ -346,11 +345,6 @@ void vb_udp_leave(const struct in6_addr *group, unsigned ifindex) { }
 void vb_udp_misdirected(void) { }
 void vb_udp_await_steering(void) { }
 void vb_udp_count(struct vb_udp_counts *counts) { memset(counts, 0, sizeof(*counts)); }
-
-int vb_udp_send_returnable(const struct vb_inbox_addr *addr, unsigned ifindex, const void *bytes, size_t len)
-{
-	return vb_udp_send(addr, ifindex, bytes, len, len);
-}
 
 int vb_udp_send(const struct vb_inbox_addr *addr, unsigned ifindex, const void *bytes, size_t len,
 		size_t segment)

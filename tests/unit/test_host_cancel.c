@@ -182,8 +182,6 @@ static void use_network(void)
 	addr.udp_sport = vb_udp_source_port(&addr);
 	vb_udp_send(&addr, 0, frame, sizeof(frame), sizeof(frame));
 	vb_udp_drain();
-	addr.udp_sport = vb_udp_returnable_port(true);
-	vb_udp_send_returnable(&addr, 0, frame, sizeof(frame));
 	vb_udp_await_steering();
 }
 

@@ -713,48 +713,63 @@ static bool has_returned(const struct in6_addr *host, const void *bytes, size_t 
 	return false;
 }
 
-static struct vb_inbox_addr returnable_flow(const char *address)
+static struct vb_inbox_addr flow_to(const char *address)
 {
-	struct vb_inbox_addr a = { .src = ip(address), .dst = ip(address), .hop_limit = 64 };
-	a.udp_sport = vb_udp_returnable_port(!strchr(address, ':'));
-	CHILD_CHECK(a.udp_sport >= 0xc000); /* what RoCEv2 sends from */
+	struct vb_inbox_addr a = { .src = ip(address), .dst = ip(address), .udp_sport = 0xc123 };
+	a.udp_sport = vb_udp_source_port(&a);
 	return a;
+}
+
+static void send_bytes(const struct vb_inbox_addr *a, const void *bytes, size_t len)
+{
+	CHILD_CHECK(vb_udp_send(a, 0, bytes, len, len) == 0);
 }
 
 /* Nobody has the port: the quotation is the datagram, and what is sent after it leaves. No two are alike. */
 static void come_back(const char *address)
 {
 	enum { ONE_BY_ONE = 3, TOGETHER = 5 };
-	struct vb_inbox_addr a = returnable_flow(address);
+	struct vb_inbox_addr a = flow_to(address);
 	uint8_t sent[ONE_BY_ONE + TOGETHER][280];
 	for (unsigned i = 0; i < VB_ARRAY_LEN(sent); i++)
 		memset(sent[i], (int)i, sizeof sent[i]);
 	for (unsigned i = 0; i < ONE_BY_ONE; i++) {
-		CHILD_CHECK(vb_udp_send_returnable(&a, 0, sent[i], sizeof sent[i]) == 0);
+		send_bytes(&a, sent[i], sizeof sent[i]);
 		CHILD_CHECK(WAIT_FOR(has_returned(&a.dst, sent[i], sizeof sent[i])));
 	}
 	for (unsigned i = ONE_BY_ONE; i < VB_ARRAY_LEN(sent); i++)
-		CHILD_CHECK(vb_udp_send_returnable(&a, 0, sent[i], 30) == 0);
+		send_bytes(&a, sent[i], 30);
 	for (unsigned i = ONE_BY_ONE; i < VB_ARRAY_LEN(sent); i++)
 		CHILD_CHECK(WAIT_FOR(has_returned(&a.dst, sent[i], 30)));
+}
+
+/* Of datagrams that leave together as well. */
+static void come_back_together(const char *address)
+{
+	struct vb_inbox_addr a = flow_to(address);
+	uint8_t sent[4 * 280];
+	for (unsigned i = 0; i < sizeof sent; i++)
+		sent[i] = (uint8_t)(100 + i / 280);
+	CHILD_CHECK(vb_udp_send(&a, 0, sent, sizeof sent, 280) == 0);
+	CHILD_CHECK(WAIT_FOR(has_returned(&a.dst, sent, 280)));
 }
 
 /* Each leaves, whatever is said of those before it, and while the progress thread hears of many. */
 static void come_back_in_crowds(const char *address)
 {
-	struct vb_inbox_addr a = returnable_flow(address);
+	struct vb_inbox_addr a = flow_to(address);
 	for (unsigned i = 0; i < 2 * CROWDS * CROWD; i++) {
 		returned.hold = i / CROWD % 2 == 0;
-		CHILD_CHECK(vb_udp_send_returnable(&a, 0, numbered(1, 30), 30) == 0);
+		send_bytes(&a, numbered(1, 30), 30);
 	}
 }
 
 /* Somebody has it: nothing comes back. */
 static void stay(const char *address)
 {
-	struct vb_inbox_addr a = returnable_flow(address);
+	struct vb_inbox_addr a = flow_to(address);
 	unsigned before = got.packets;
-	CHILD_CHECK(vb_udp_send_returnable(&a, 0, numbered(1, 280), 280) == 0);
+	send_bytes(&a, numbered(1, 280), 280);
 	CHILD_CHECK(WAIT_FOR(got.packets > before));
 	CHILD_CHECK(got.last.addr.udp_sport == a.udp_sport);
 }
@@ -766,6 +781,8 @@ static void return_in_a_host_of_its_own(int sock)
 	vb_udp_set_returned_handler(note_returned);
 	come_back("127.0.0.1");
 	come_back("::1");
+	come_back_together("127.0.0.1");
+	come_back_together("::1");
 	come_back_in_crowds("127.0.0.1");
 	come_back_in_crowds("::1");
 	CHILD_CHECK(vb_udp_open() == 0);

@@ -60,15 +60,6 @@ int vb_udp_send(const struct vb_inbox_addr *addr, unsigned ifindex, const void *
 	return 0;
 }
 
-static uint16_t returnable_port;
-static unsigned returnable_sends;
-uint16_t vb_udp_returnable_port(bool ipv4) { return returnable_port; }
-int vb_udp_send_returnable(const struct vb_inbox_addr *addr, unsigned ifindex, const void *bytes, size_t len)
-{
-	returnable_sends++;
-	return vb_udp_send(addr, ifindex, bytes, len, len);
-}
-
 atomic_bool vb_capture_flag;
 static struct vb_capture_note notes[MAX_SENDS];
 static unsigned nnotes;
@@ -210,7 +201,7 @@ static void check_send(unsigned n, const struct vb_roce_route *route, size_t cou
 static int setup(void **state)
 {
 	memset(&got, 0, sizeof(got));
-	nsends = returnable_sends = 0;
+	nsends = 0;
 	segments = VB_UDP_MAX_SEGMENTS;
 	refuses_segments = false;
 	send_result = 0;
@@ -336,35 +327,6 @@ static void a_child_begins_with_empty_bursts(void **state)
 	assert_int_equal(nsends, 1);
 	check_send(0, &route, 1, HEADER + 100 + 4, HEADER + 100 + 4);
 	assert_int_equal(sends[0].bytes[HEADER], 3);
-}
-
-static void what_may_come_back_leaves_from_a_port_of_its_own(void **state)
-{
-	struct vb_roce_route route = route_to(2), returnable;
-	returnable_port = 0;
-	assert_false(vb_roce_route_returnable(&route, &returnable));
-	returnable_port = 0xc777;
-	assert_true(vb_roce_route_returnable(&route, &returnable));
-	struct vb_burst *b = vb_burst_take(VB_BURST_REQUESTS);
-	add(b, &returnable, 32, 1);
-	vb_burst_give(b);
-	assert_int_equal(returnable_sends, 1);
-	assert_int_equal(sends[0].addr.udp_sport, 0xc777);
-	check_send(0, &returnable, 1, HEADER + 32 + 4, HEADER + 32 + 4);
-}
-
-/* The kernel tells of each by itself, so each is a send. */
-static void what_may_come_back_is_sent_one_by_one(void **state)
-{
-	struct vb_roce_route route = route_to(2), returnable;
-	returnable_port = 0xc777;
-	assert_true(vb_roce_route_returnable(&route, &returnable));
-	struct vb_burst *b = vb_burst_take(VB_BURST_REQUESTS);
-	add(b, &returnable, 32, 1);
-	add(b, &returnable, 32, 2);
-	vb_burst_give(b);
-	assert_int_equal(returnable_sends, 2);
-	check_send(1, &returnable, 1, HEADER + 32 + 4, HEADER + 32 + 4);
 }
 
 static void flows_do_not_mix(void **state)
@@ -663,8 +625,6 @@ int main(void)
 		cmocka_unit_test_setup(a_longer_packet_after_many, setup),
 		cmocka_unit_test_setup(what_goes_along_has_the_bursts_route, setup),
 		cmocka_unit_test_setup(a_child_begins_with_empty_bursts, setup),
-		cmocka_unit_test_setup(what_may_come_back_leaves_from_a_port_of_its_own, setup),
-		cmocka_unit_test_setup(what_may_come_back_is_sent_one_by_one, setup),
 		cmocka_unit_test_setup(flows_do_not_mix, setup),
 		cmocka_unit_test_setup(no_more_than_the_kernel_takes, setup),
 		cmocka_unit_test_setup(an_abandoned_packet_is_not_sent, setup),

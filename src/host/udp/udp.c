@@ -178,6 +178,5 @@ void vb_udp_forget(void)
 	atomic_store(&is_open, false);
 	atomic_store(&wants_wake, true);
 	vb_udp_send_forget();
-	vb_udp_returned_forget();
 	vb_udp_steer_forget();
 }

@@ -89,15 +89,8 @@ int vb_udp_send(const struct vb_inbox_addr *addr, unsigned ifindex, const void *
 unsigned vb_udp_segments(void);
 
 /*
- * Sends a datagram whose sender wants to learn if nobody has the port there. It leaves from a port of its
- * own: addr->udp_sport must be what vb_udp_returnable_port returned (0: not possible here). Errors as of
- * vb_udp_send.
- */
-uint16_t vb_udp_returnable_port(bool ipv4);
-int vb_udp_send_returnable(const struct vb_inbox_addr *addr, unsigned ifindex, const void *bytes, size_t len);
-/*
- * Gets returned datagrams, in the progress thread: the host that one was sent to, and as much of it as ICMP
- * quotes. Anybody on the network can forge that.
+ * Gets datagrams that were returned because nobody has the port there, in the progress thread: the host that
+ * one was sent to, and as much of it as ICMP quotes. Anybody on the network can forge that.
  */
 void vb_udp_set_returned_handler(void (*returned)(const struct in6_addr *host, const void *bytes,
 						  size_t len));

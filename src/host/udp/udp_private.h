@@ -83,17 +83,10 @@ void vb_udp_count_sent(struct vb_udp_counts *counts);
 void vb_udp_send_forget(void);
 
 /*
- * A socket that only sends, on a port of its own. Returns a descriptor, which the host owns, or a negative
- * errno.
+ * From now on the handler of returned datagrams gets the kernel's ICMP messages about what a socket sends, if
+ * the kernel can do that. w is the socket's, and lives as long as it does.
  */
-int vb_udp_sending_socket_locked(bool ipv4, uint16_t *port);
-/*
- * Sends one datagram through such a socket, with all of its addressing but the source port. Pending errors of
- * earlier datagrams do no harm.
- */
-int vb_udp_send_through(int fd, const struct vb_inbox_addr *addr, unsigned ifindex, const void *bytes,
-			size_t len);
-void vb_udp_returned_forget(void);
+void vb_udp_returned_watch_locked(struct vb_watch *w, int fd, bool ipv4);
 
 /* Joins a new receiving socket to the present groups. */
 void vb_udp_rejoin_locked(bool ipv4);

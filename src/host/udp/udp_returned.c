@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Returned datagrams: by ICMP, a host says that nobody has the RoCE port there. After an ICMP message the
- * next send of a socket fails, whatever its destination, and must be repeated. So only messages whose sender
- * can use that leave through these sockets, one per IP version.
- *
- * Sockets are opened under the host lock, and stay open: their descriptors are read without it.
+ * Returned datagrams: by ICMP, a host says that nobody has the RoCE port there. All sockets that send hear of
+ * it. A host sends some ICMP messages at once and then one a second, so that none may be missed, whatever it
+ * quotes.
  */
 #include "host/udp/udp_private.h"
 
@@ -12,22 +10,10 @@
 #include <linux/errqueue.h>
 
 enum {
-	QUEUE_BYTES = 1 << 16,  /* of ICMP messages */
+	QUEUE_BYTES = 1 << 16, /* of ICMP messages; a socket's filter keeps all else out */
 	CONTROL_BYTES = 512,
 	QUOTE_BYTES = 1 << 10,
 };
-
-struct returnable {
-	atomic_int fd; /* -1: not opened yet */
-	uint16_t port;
-	struct vb_watch watch;
-};
-
-static void take_returned(struct vb_watch *w, uint32_t epoll_events);
-
-/* [0] IPv6, [1] IPv4 */
-static struct returnable sockets[2] = { { .fd = -1, .watch.ready = take_returned },
-				     { .fd = -1, .watch.ready = take_returned } };
 
 static void (*_Atomic returned_handler)(const struct in6_addr *host, const void *bytes, size_t len);
 
@@ -35,56 +21,6 @@ void vb_udp_set_returned_handler(void (*returned)(const struct in6_addr *host, c
 {
 	atomic_store(&returned_handler, returned);
 }
-
-/* ---- opening ---- */
-
-static int open_socket_locked(struct returnable *p, bool ipv4)
-{
-	int fd = vb_udp_sending_socket_locked(ipv4, &p->port), one = 1;
-
-	if (fd < 0)
-		return fd;
-	vb_udp_set_option(fd, SOL_SOCKET, SO_RCVBUF, QUEUE_BYTES);
-	if (setsockopt(fd, ipv4 ? IPPROTO_IP : IPPROTO_IPV6, ipv4 ? IP_RECVERR : IPV6_RECVERR, &one,
-		       sizeof one) < 0) {
-		vb_fd_close_locked(fd);
-		return -ENOPROTOOPT;
-	}
-	p->watch.fd = fd;
-	int err = vb_watch_start(&p->watch, 0); /* epoll always reports errors */
-	if (err) {
-		vb_fd_close_locked(fd);
-		return err;
-	}
-	return fd;
-}
-
-uint16_t vb_udp_returnable_port(bool ipv4)
-{
-	struct returnable *p = &sockets[ipv4];
-
-	if (atomic_load_explicit(&p->fd, memory_order_acquire) < 0) {
-		vb_host_lock();
-		if (p->fd < 0) {
-			int fd = open_socket_locked(p, ipv4);
-			atomic_store_explicit(&p->fd, fd < 0 ? -1 : fd, memory_order_release);
-		}
-		vb_host_unlock();
-	}
-	return atomic_load_explicit(&p->fd, memory_order_acquire) < 0 ? 0 : p->port;
-}
-
-/* ---- sending ---- */
-
-int vb_udp_send_returnable(const struct vb_inbox_addr *addr, unsigned ifindex, const void *bytes, size_t len)
-{
-	bool ipv4 = vb_ip_is_v4(&addr->dst);
-	int fd = atomic_load_explicit(&sockets[ipv4].fd, memory_order_acquire);
-
-	return fd < 0 ? -ENOTCONN : vb_udp_send_through(fd, addr, ifindex, bytes, len);
-}
-
-/* ---- what comes back ---- */
 
 static bool is_port_unreachable(const struct sock_extended_err *e)
 {
@@ -142,8 +78,10 @@ static void take_returned(struct vb_watch *w, uint32_t epoll_events)
 	(void)!getsockopt(w->fd, SOL_SOCKET, SO_ERROR, &error, &bytes);
 }
 
-void vb_udp_returned_forget(void)
+void vb_udp_returned_watch_locked(struct vb_watch *w, int fd, bool ipv4)
 {
-	atomic_store(&sockets[0].fd, -1);
-	atomic_store(&sockets[1].fd, -1);
+	*w = (struct vb_watch){ .fd = fd, .ready = take_returned };
+	vb_udp_set_option(fd, SOL_SOCKET, SO_RCVBUF, QUEUE_BYTES);
+	if (!vb_watch_start(w, 0)) /* epoll always reports errors */
+		vb_udp_set_option(fd, ipv4 ? IPPROTO_IP : IPPROTO_IPV6, ipv4 ? IP_RECVERR : IPV6_RECVERR, 1);
 }

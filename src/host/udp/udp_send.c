@@ -28,7 +28,7 @@ enum {
 	SEND_BUFFER_BYTES = 4 << 20,
 	ROOM_WAIT_MS = 2,
 	MAX_TRIES = 4,    /* of a port */
-	MAX_FOREIGN = 256, /* failures of a send that earlier datagrams caused */
+	MAX_FAILURES = 256, /* of a send, that earlier datagrams may have caused */
 	UDP_HEADER_BYTES = 8,
 	IPV4_HEADER_BYTES = 20,
 	IPV6_HEADER_BYTES = 40,
@@ -40,6 +40,7 @@ struct sender {
 	/* What the socket sends with by default; source all zeros: the kernel chooses. */
 	struct in6_addr source;
 	uint8_t traffic_class, hop_limit;
+	struct vb_watch watch; /* for what is returned */
 };
 
 /* [0] IPv6, [1] IPv4. Entries below count never change. */
@@ -80,7 +81,6 @@ static void drop_all_input(int fd)
 {
 	struct sock_filter drop = BPF_STMT(BPF_RET | BPF_K, 0);
 	vb_udp_attach(fd, SO_ATTACH_FILTER, &drop, 1);
-	vb_udp_set_option(fd, SOL_SOCKET, SO_RCVBUF, 0); /* the kernel makes that its minimum */
 }
 
 static void set_send_options(int fd, bool ipv4)
@@ -135,18 +135,6 @@ static int open_sender_locked(bool ipv4)
 		return -errno;
 	set_send_options(fd, ipv4);
 	return fd;
-}
-
-int vb_udp_sending_socket_locked(bool ipv4, uint16_t *port)
-{
-	int fd = open_sender_locked(ipv4);
-	if (fd < 0)
-		return fd;
-	int err = bind_flow_port(fd, ipv4, &in6addr_any, port);
-	if (!err)
-		return fd;
-	vb_fd_close_locked(fd);
-	return err;
 }
 
 /* Binds the wanted port, if it is free; never the one of the receivers. */
@@ -206,6 +194,7 @@ static int sender_open_locked(bool ipv4, const struct vb_inbox_addr *addr)
 		return err;
 	}
 	families[ipv4].senders[n] = s;
+	vb_udp_returned_watch_locked(&families[ipv4].senders[n].watch, s.fd, ipv4);
 	/* pairs with sender_find */
 	atomic_store_explicit(&families[ipv4].count, n + 1, memory_order_release);
 	return 0;
@@ -350,14 +339,49 @@ static ssize_t transmit_once(int fd, const struct msghdr *m)
 				   vb_udp_sendto(fd, m->msg_iov, flags, m->msg_name, m->msg_namelen);
 }
 
+/* An ICMP message about an earlier datagram fails the next send with one of these, whatever that sends. */
+static bool may_be_of_icmp(int err)
+{
+	switch (err) {
+	case ECONNREFUSED:
+	case ENETUNREACH:
+	case EHOSTUNREACH:
+	case EHOSTDOWN:
+	case ENONET:
+	case EACCES:
+	case EMSGSIZE:
+	case EPROTO:
+	case ENOPROTOOPT:
+	case EOPNOTSUPP:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/*
+ * Each ICMP message can fail a send when it arrives, and again when the one before it leaves the error queue.
+ * While the progress thread empties that queue, one send may meet them all.
+ */
+static ssize_t transmit_past_icmp(int fd, const struct msghdr *m)
+{
+	ssize_t sent;
+	unsigned failures = 0;
+	do
+		sent = transmit_once(fd, m);
+	while (sent < 0 && may_be_of_icmp(errno) && ++failures < MAX_FAILURES);
+	return sent;
+}
+
+/* ENOBUFS: the queue of the interface is full. The datagram is lost, as on a wire. */
 static int transmit(int fd, const struct msghdr *m)
 {
 	for (bool waited = false;; waited = true) {
-		if (transmit_once(fd, m) >= 0)
+		if (transmit_past_icmp(fd, m) >= 0 || errno == ENOBUFS)
 			return 0;
 		if (errno == EINTR)
 			continue;
-		if (errno != EAGAIN && errno != ENOBUFS)
+		if (errno != EAGAIN)
 			return -errno;
 		if (waited || !wait_for_room(fd))
 			return -EAGAIN;
@@ -466,27 +490,6 @@ int vb_udp_send(const struct vb_inbox_addr *addr, unsigned ifindex, const void *
 {
 	int err = send_segments(addr, ifindex, bytes, len, segment);
 	count(err, err ? 0 : (len + segment - 1) / segment); /* err: the segment may be 0 bytes */
-	return err;
-}
-
-/*
- * A failure may come from an ICMP message about an earlier datagram. Each message can fail a send when it
- * arrives, and again when the one before it leaves the error queue. While the progress thread empties the
- * queue, one send may meet them all.
- */
-int vb_udp_send_through(int fd, const struct vb_inbox_addr *addr, unsigned ifindex, const void *bytes,
-			size_t len)
-{
-	static const struct sender bare; /* differs from every flow */
-	struct outgoing o;
-	bool ipv4 = vb_ip_is_v4(&addr->dst);
-	outgoing_init(&o, &bare, addr, ifindex, ipv4);
-	outgoing_set_bytes(&o, bytes, len, len);
-	int err, tries = 0;
-	do
-		err = transmit_labelled(fd, &o, ipv4);
-	while (err && err != -EAGAIN && ++tries < MAX_FOREIGN);
-	count(err, 1);
 	return err;
 }
 

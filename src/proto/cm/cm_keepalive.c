@@ -11,8 +11,7 @@
  *
  * For a dead process somebody else answers. Another process of its host sends REJ, no such communication id:
  * that connection is over, and its siblings are probed at once. Or the kernel of its host returns the
- * message by ICMP, as nobody has the port; it also returns packets that queue pairs repeat for want of an
- * answer.
+ * message by ICMP, as nobody has the port; it also returns packets of queue pairs.
  *
  * A returned message only raises a doubt: anybody can forge one, and another user's process may be about
  * to take the port. So the prober probes more often. Any message from that host ends the doubt, and a living
