@@ -208,7 +208,8 @@ void vb_eventfd_ring(int fd);
 /* True in the progress thread. */
 VB_EXPORT bool vb_loop_is_current(void);
 /* How often that thread, or one in vb_loop_wait, has slept, and how long in all. */
-void vb_loop_count_sleeps(uint64_t *count, uint64_t *ns);
+VB_EXPORT uint64_t vb_loop_sleeps(void);
+uint64_t vb_loop_asleep_ns(void);
 
 /*
  * The adapter's pass, which the progress thread runs after the descriptors and timers of each wake-up. It

@@ -40,7 +40,8 @@ static bool describe_process(struct vb_dump *dump, uint64_t *cursor)
 	r->polls = vb_progress_polls();
 	r->capturing = vb_capture_is_on();
 	vb_capture_count(&r->captured, &r->dropped);
-	vb_loop_count_sleeps(&r->sleeps, &r->asleep_ns);
+	r->sleeps = vb_loop_sleeps();
+	r->asleep_ns = vb_loop_asleep_ns();
 	vb_drops_read(r->drops);
 	return false;
 }

@@ -106,11 +106,8 @@ static void note_sleep(uint64_t since_ns)
 	atomic_fetch_add_explicit(&asleep_ns, vb_now_ns() - since_ns, memory_order_relaxed);
 }
 
-void vb_loop_count_sleeps(uint64_t *count, uint64_t *ns)
-{
-	*count = atomic_load_explicit(&sleeps, memory_order_relaxed);
-	*ns = atomic_load_explicit(&asleep_ns, memory_order_relaxed);
-}
+uint64_t vb_loop_sleeps(void) { return atomic_load_explicit(&sleeps, memory_order_relaxed); }
+uint64_t vb_loop_asleep_ns(void) { return atomic_load_explicit(&asleep_ns, memory_order_relaxed); }
 
 /* A blocking read, because the kernel restarts it under SA_RESTART. */
 int vb_loop_wait(void)

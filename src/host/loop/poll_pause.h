@@ -12,16 +12,17 @@
 /*
  * The caller has looked `looks` times in a row and found nothing. Pauses the processor; each
  * VB_YIELD_EVERY_POLLS looks, yields it instead. False: another thread has run for long meanwhile, so
- * the caller should stop polling.
+ * the caller should stop polling. A progress thread that woke up has worked for the caller, so that does not
+ * count.
  */
 static inline bool vb_poll_pause(struct vb_poll_time *t, unsigned looks)
 {
 	vb_pause();
 	if (looks % VB_YIELD_EVERY_POLLS)
 		return true;
-	uint64_t before_ns = vb_now_ns();
+	uint64_t before_ns = vb_now_ns(), sleeps = vb_loop_sleeps();
 	sched_yield();
-	return !vb_poll_time_met_others(t, before_ns, vb_now_ns());
+	return sleeps != vb_loop_sleeps() || !vb_poll_time_met_others(t, before_ns, vb_now_ns());
 }
 
 #endif
