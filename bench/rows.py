@@ -179,7 +179,8 @@ def wire(bench, network):
         off = [tools.through(end, "env", "VERBATIM_LOCAL=off") for end in ends]
         for operation in ("write", "send", "read"):
             yield bandwidth_beside_others(bench, name, operation, off, ends)
-        yield latency_beside_udp(bench, name, off, ends)
+        yield latency_beside_udp(bench, name, off, ends, "send", at_most(1.3))
+        yield latency_beside_udp(bench, name, off, ends, "write", None)
 
 
 def beside_peers(what, unit, run, read, peers):
@@ -219,17 +220,17 @@ def bandwidth_beside_others(bench, name, operation, off, ends, size=MIB):
     )
 
 
-def latency_beside_udp(bench, name, off, ends, size=8):
+def latency_beside_udp(bench, name, off, ends, operation, goal, size=8):
     """Beside a ping-pong over bare sockets, and over such as the wire needs, to tell what is theirs and what
     is the library's."""
     ping_pong = functools.partial(bench.tools.udp_ping_pong, ends, size, LATENCY_ROUNDS)
     return beside_peers(
-        f"{name}: ib_send_lat, {size_name(size)}",
+        f"{name}: ib_{operation}_lat, {size_name(size)}",
         "ns",
-        bench.latency_run(off, "send", size),
+        bench.latency_run(off, operation, size),
         bench.latency_ns(size),
         (
-            ("UDP ping-pong", ping_pong(), tools.udp_latency_ns, at_most(1.3)),
+            ("UDP ping-pong", ping_pong(), tools.udp_latency_ns, goal),
             ("UDP ping-pong, sockets as RoCEv2 needs them", ping_pong("-w"), tools.udp_latency_ns, None),
         ),
     )

@@ -67,6 +67,12 @@ enum {
 	/* The first of these if arrivals do not wake it: the poller may spin on its memory instead. */
 	VB_UNWOKEN_TICK_NS = 100 * VB_NS_PER_US,
 	/*
+	 * If such a look finds arrivals, the next look comes so soon. A poller that has neither polled nor
+	 * received in between does something else. More: the arrivals wait longer. Less: one that does not
+	 * get its processor at once counts as away, and each packet wakes this thread as well.
+	 */
+	VB_SECOND_LOOK_NS = 20 * VB_NS_PER_US,
+	/*
 	 * It ticks for leaders after so many of their waits. More: programs that wait by events ring for
 	 * longer. Fewer: one that waits now and then pays for ticks.
 	 */

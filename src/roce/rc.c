@@ -110,7 +110,7 @@ static bool arrived(struct vb_qp *qp, const struct vb_inbox_msg *msg, const stru
 /* Is only an ACK due, and a post likely to follow that carries it? Then it is delayed. resp_lock is held. */
 static bool may_wait(struct vb_rc_connection *c, uint64_t now)
 {
-	return vb_progress_is_polled() &&
+	return !vb_rc_may_wait_for_events(c) &&
 	       atomic_load_explicit(&c->answered, memory_order_relaxed) >= VB_ANSWERS_IN_A_ROW &&
 	       !c->cnp_due && vb_rc_resp_owes_ack_alone(&c->responder) &&
 	       atomic_load(&c->qp->state) == IBV_QPS_RTS && vb_delayed_ack_put(c->qp, now);

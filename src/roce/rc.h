@@ -18,6 +18,7 @@
 
 #include "adapter/execution/execute.h"
 #include "adapter/progress/path.h"
+#include "adapter/progress/progress.h"
 #include "proto/rc/cnp.h"
 #include "proto/rc/rc_requester.h"
 #include "proto/rc/rc_responder.h"
@@ -60,6 +61,19 @@ static inline struct vb_packet_to vb_rc_peer_of(const struct vb_qp *qp)
 {
 	return (struct vb_packet_to){ .qpn = qp->attr.dest_qp_num, .pkey = VB_PKEY_DEFAULT,
 				       .service = qp->type == IBV_QPT_RC ? VB_SERVICE_RC : VB_SERVICE_XRC };
+}
+
+static inline bool vb_rc_has_channel(const struct vb_cq *cq) { return cq && cq->channel; }
+
+/*
+ * May a thread wait for completion events of the queue pair? Programs that do rely on an order that adapters
+ * give, which acknowledge at once: a SEND completes before the answer to it arrives. Both ends are taken to
+ * be of a kind.
+ */
+static inline bool vb_rc_may_wait_for_events(const struct vb_rc_connection *c)
+{
+	return (vb_rc_has_channel(c->qp->send_cq) || vb_rc_has_channel(c->qp->recv_cq)) &&
+	       !vb_progress_is_polled();
 }
 
 /* ---- the requester (rc_requests.c): sq.lock is held ---- */

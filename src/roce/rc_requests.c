@@ -151,14 +151,12 @@ static struct vb_burst *fill(struct vb_rc_connection *c, uint64_t now, unsigned 
 }
 
 /*
- * Programs that wait for events rely on an order that adapters give, which acknowledge at once: a SEND
- * completes before the answer to it arrives. So the ACK goes ahead of the requests while no thread polls. It
- * also does where tags are matched: the peer of a rendezvous sees its SEND done before it hears that its
- * memory was read.
+ * Ahead of the requests. Also where tags are matched: the peer of a rendezvous sees its SEND done before it
+ * hears that its memory was read.
  */
 static bool ack_goes_first(const struct vb_rc_connection *c)
 {
-	return c->qp->tags || !vb_progress_is_polled();
+	return c->qp->tags || vb_rc_may_wait_for_events(c);
 }
 
 /* By the burst's own copy of the route, since no lock is held that keeps the connection's. */

@@ -180,7 +180,9 @@ static bool watch(bool wake)
 
 static bool is_busy(void) { return vb_udp_is_receiving() || vb_bursts_are_used(); }
 
-static const struct vb_path_io io = { .pump = pump, .set_wakeup = watch, .is_busy = is_busy };
+static const struct vb_path_io io = {
+	.pump = pump, .set_wakeup = watch, .is_busy = is_busy, .has_arrivals = vb_udp_has_arrivals
+};
 
 static void forget(void)
 {

@@ -327,6 +327,7 @@ int vb_udp_open(void)
 bool vb_udp_is_open(void) { return udp.is_open; }
 bool vb_udp_receive(void) { return false; }
 bool vb_udp_is_receiving(void) { return false; }
+bool vb_udp_has_arrivals(void) { return false; }
 bool vb_udp_drain(void) { return true; }
 void vb_udp_watch(bool wake) { }
 uint16_t vb_udp_source_port(const struct vb_inbox_addr *addr) { return addr->udp_sport; }

@@ -16,6 +16,7 @@
 #include "../between.h"
 #include "adapter/progress/path.h"
 #include "adapter/progress/progress.h"
+#include "base/tuned.h"
 #include "fake_host.h"
 #include "rig.h"
 
@@ -236,7 +237,21 @@ static bool look_at_network(void)
 }
 
 static bool needs_no_polls(bool wake) { return true; }
-static bool is_never_busy(void) { return false; }
+static bool needs_polls(bool wake) { return wake; }
+static bool never(void) { return false; }
+static bool arrivals_wait;
+static bool do_arrivals_wait(void) { return arrivals_wait; }
+
+/* The port does not come back: such tests are the last ones. */
+static void become_poller_with_arrivals(void)
+{
+	static const struct vb_path_io io = { never, needs_polls, never, do_arrivals_wait };
+	vb_path_set_io(&io);
+	arrivals_wait = false;
+	look(); /* if the test before has left work behind */
+	become_poller();
+	arrivals_wait = true;
+}
 
 static void pump(unsigned times)
 {
@@ -244,11 +259,41 @@ static void pump(unsigned times)
 		vb_path_pump();
 }
 
+static void second_look(void)
+{
+	fake_pass_time(VB_SECOND_LOOK_NS);
+	fake_run();
+}
+
+/* Between two looks it has not polled. */
+static void poller__that_spins_on_its_memory_is_replaced_soon(void **state)
+{
+	become_poller_with_arrivals();
+	poll_in_vain(1);
+	look();
+	assert_true(vb_progress_is_polled());
+	second_look();
+	assert_false(vb_progress_is_polled());
+}
+
+/* New ones wait at each look. */
+static void poller__that_takes_arrivals_is_left_alone(void **state)
+{
+	become_poller_with_arrivals();
+	for (unsigned i = 0; i < MANY_POLLS; i++) {
+		poll_in_vain(1);
+		look();
+		poll_in_vain(1);
+		second_look();
+		assert_true(vb_progress_is_polled());
+	}
+}
+
 /* Each look at the fake's ticks is a microsecond later. Last: the port does not come back. */
 static void network__is_looked_at_rarely_while_shared_memory_brings_news(void **state)
 {
 	enum { NEWS_US = 40, NETWORK_US = 5 };
-	static const struct vb_path_io io = { look_at_network, needs_no_polls, is_never_busy };
+	static const struct vb_path_io io = { look_at_network, needs_no_polls, never, never };
 	vb_path_set_io(&io);
 	fake_is_program = true;
 	pump(MANY_POLLS);
@@ -281,6 +326,8 @@ int main(void)
 		TEST(leader__goes_on_after_a_signal_that_restarts),
 		TEST(leader__has_its_event_though_a_signal_came),
 		TEST(leader__may_be_jumped_out_of),
+		TEST(poller__that_spins_on_its_memory_is_replaced_soon),
+		TEST(poller__that_takes_arrivals_is_left_alone),
 		TEST(network__is_looked_at_rarely_while_shared_memory_brings_news),
 	};
 #undef TEST

@@ -101,6 +101,7 @@ bool vb_udp_receive(void)
 }
 
 bool vb_udp_is_receiving(void) { return polled.is_receiving; }
+bool vb_udp_has_arrivals(void) { return false; }
 void vb_udp_watch(bool wake) { }
 uint16_t vb_udp_source_port(const struct vb_inbox_addr *addr) { return addr->udp_sport; }
 unsigned vb_udp_segments(void) { return segments; }

@@ -316,16 +316,29 @@ static void poll_in_a_loop(void)
 	assert_true(vb_progress_is_polled());
 }
 
-static void ack__goes_first_where_nobody_polls(void **state)
+static struct vb_channel channel;
+
+static void ack__goes_first_where_a_thread_may_wait_for_events(void **state)
 {
+	rig.cq.channel = &channel;
 	assert_false(vb_progress_is_polled());
 	assert_false(is_taken_along(5 * NS_PER_US, 10 * NS_PER_US));
+	rig.cq.channel = NULL;
+}
+
+/* It may spin on its memory. */
+static void ack__waits_where_no_thread_can(void **state)
+{
+	assert_false(vb_progress_is_polled());
+	assert_true(is_taken_along(5 * NS_PER_US, 10 * NS_PER_US));
 }
 
 static void ack__waits_for_who_answers_soon(void **state)
 {
+	rig.cq.channel = &channel;
 	poll_in_a_loop();
 	assert_true(is_taken_along(5 * NS_PER_US, 10 * NS_PER_US));
+	rig.cq.channel = NULL;
 }
 
 static void ack__does_not_wait_for_who_answers_late(void **state)
@@ -464,13 +477,14 @@ static void left_by_route(const void *bytes, size_t len)
 }
 
 /*
- * An ACK goes where the requests go that take it along, though the program changes that meanwhile. Nobody
- * polls, so the ACK goes by itself.
+ * An ACK goes where the requests go that take it along, though the program changes that meanwhile. A thread
+ * may wait for events, so the ACK goes by itself.
  */
 static void ack__has_the_route_of_its_requests(void **state)
 {
 	struct vb_rc_connection *c = vb_rc_of(&t.q->qp);
 
+	rig.cq.channel = &channel;
 	vb_progress_arm();
 	pthread_t thread = begin_post_behind_request(t.q);
 	fake.left = left_by_route;
@@ -481,6 +495,7 @@ static void ack__has_the_route_of_its_requests(void **state)
 	vb_unlock(&t.q->qp.sq.lock);
 	end_post_behind_request(t.q, thread);
 	c->route.icrc = route_at_post;
+	rig.cq.channel = NULL;
 	assert_int_equal(t.count, 2);
 	check_packet(0, VB_OPB_ACKNOWLEDGE, FIRST_PSN - 1);
 	check_packet(1, VB_OPB_SEND_ONLY, FIRST_PSN);
@@ -550,7 +565,8 @@ int main(void)
 		TEST(error__meanwhile_ends_sending),
 		TEST(reset__waits_for_who_sends),
 		TEST(request__meanwhile_is_executed_and_answered_after),
-		TEST(ack__goes_first_where_nobody_polls),
+		TEST(ack__goes_first_where_a_thread_may_wait_for_events),
+		TEST(ack__waits_where_no_thread_can),
 		TEST(ack__waits_for_who_answers_soon),
 		TEST(ack__does_not_wait_for_who_answers_late),
 		TEST(ack__waits_longer_where_round_trips_are_long),

@@ -104,6 +104,7 @@ bool vb_path_take_expected(void)
 bool vb_path_set_wakeup(bool wake) { return !shared_io || shared_io->set_wakeup(wake); }
 
 bool vb_path_is_busy(void) { return shared_io && shared_io->is_busy(); }
+bool vb_path_has_arrivals(void) { return shared_io && shared_io->has_arrivals(); }
 
 bool vb_path_poll_all(void)
 {

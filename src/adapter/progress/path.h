@@ -141,6 +141,8 @@ struct vb_path_io {
 	bool (*set_wakeup)(bool wake);
 	/* A hint: a thread is in the middle of taking arrivals, or of sending. */
 	bool (*is_busy)(void);
+	/* A hint: something has arrived that nobody has taken yet. */
+	bool (*has_arrivals)(void);
 };
 
 /* Set once, by a constructor. */
@@ -173,6 +175,7 @@ static inline bool vb_path_peek(void)
 
 bool vb_path_set_wakeup(bool wake);
 bool vb_path_is_busy(void);
+bool vb_path_has_arrivals(void);
 
 /* One of a QP's locks, for claim_news. A QP leaves its path under both, so it cannot while one is held. */
 static inline bool vb_path_claim(struct vb_qp *qp, struct vb_lock *lock)

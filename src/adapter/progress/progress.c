@@ -473,6 +473,22 @@ static bool leave_to_poller(void)
 	return is_covered;
 }
 
+/*
+ * The program polls. If arrivals wait nevertheless, it may be spinning on its memory by now. A second look
+ * soon after shows whether it still polls.
+ */
+static uint64_t look_interval_ns(void)
+{
+	static bool looked_twice;
+	if (leave_to_poller())
+		return VB_TICK_NS;
+	looked_twice = !looked_twice && vb_path_has_arrivals();
+	if (!looked_twice)
+		return unwoken_tick_ns();
+	was_missed = true;
+	return VB_SECOND_LOOK_NS;
+}
+
 /* The progress thread's part. */
 static uint64_t pass(uint64_t now_ns)
 {
@@ -484,9 +500,9 @@ static uint64_t pass(uint64_t now_ns)
 	}
 	if (spins_now && is_polled(n)) {
 		seen_polls = n;
+		next_look_ns = now_ns + look_interval_ns();
 		if (!was_missed)
 			ask_for_fewer_polls();
-		next_look_ns = now_ns + (leave_to_poller() ? VB_TICK_NS : unwoken_tick_ns());
 		return next_look_ns;
 	}
 	next_look_ns = 0;

@@ -56,6 +56,8 @@ VB_EXPORT void vb_udp_await_steering(void);
 bool vb_udp_receive(void);
 /* A hint: a thread is receiving. */
 bool vb_udp_is_receiving(void);
+/* A hint: datagrams wait to be received. A system call. */
+bool vb_udp_has_arrivals(void);
 /*
  * Receives what has arrived, as far as one call can. False: another thread is receiving. For code that is
  * about to report that nothing arrived.

@@ -11,6 +11,7 @@
 #include <sched.h>
 
 #include "base/inet.h"
+#include "base/waits.h"
 
 enum {
 	BATCH = 8,
@@ -250,6 +251,17 @@ bool vb_udp_receive(void)
 {
 	bool any;
 	return receive(false, &any) && any;
+}
+
+bool vb_udp_has_arrivals(void)
+{
+	struct pollfd p[2] = { { .fd = vb_udp_receiver(false), .events = POLLIN },
+			       { .fd = vb_udp_receiver(true), .events = POLLIN } };
+	unsigned n = 0;
+	for (unsigned i = 0; i < VB_ARRAY_LEN(p); i++)
+		if (p[i].fd >= 0)
+			p[n++] = p[i];
+	return n && vb_poll(p, n, 0) > 0;
 }
 
 bool vb_udp_is_receiving(void) { return atomic_load_explicit(&receiving, memory_order_relaxed); }
