@@ -424,9 +424,12 @@ static inline void vb_traffic_add(struct vb_traffic *t, uint64_t bytes)
 	t->bytes += bytes;
 }
 
-/* Kinds of requests that are counted apart; atomics with what is like them, 8 bytes each. */
+/*
+ * Kinds of requests that are counted apart; atomics with what is like them, 8 bytes each. NONE: this side's
+ * alone, in a place of their own that nobody reads.
+ */
 enum vb_traffic_kind { VB_TRAFFIC_WRITE, VB_TRAFFIC_READ, VB_TRAFFIC_SEND, VB_TRAFFIC_ATOMIC,
-	VB_TRAFFIC_KINDS, VB_TRAFFIC_NONE = VB_TRAFFIC_KINDS };
+	VB_TRAFFIC_FLUSH, VB_TRAFFIC_KINDS, VB_TRAFFIC_NONE = VB_TRAFFIC_KINDS };
 
 /*
  * A send queue entry, as the program posted it (unless VB_SQE_OWN says that the adapter did); sge[] or
@@ -495,7 +498,7 @@ struct vb_sq {
 	uint32_t own_done;      /* among those up to head */
 	/* bytes at the end of an entry for the header of a segment that is to be cut up */
 	uint32_t header_room;
-	struct vb_traffic done[VB_TRAFFIC_KINDS]; /* requests that succeeded, by kind; under lock */
+	struct vb_traffic done[VB_TRAFFIC_KINDS + 1]; /* requests that succeeded, by kind; under lock */
 	struct vb_queue_memory memory;
 };
 _Static_assert(offsetof(struct vb_sq, own_done) == VB_CACHE_LINE &&
@@ -545,15 +548,15 @@ struct vb_qp {
 	struct vb_sq sq;
 	/* Fills the line with pointers, which have one size on all supported machines. */
 	struct vb_context *ctx;
+	struct vb_rq rq;
 	struct vb_list srq_node;
 	struct vb_checked_qp *checked; /* the checks' (check/check.h); NULL while there are none */
 	/* of a raw packet QP that only spreads frames over work queues (roce/raw.h); else NULL */
 	const struct vb_rss *rss;
-	struct vb_rq rq;
 	struct vb_tag_receiver *tags; /* if srq matches tags (tags.h); else NULL */
 	struct vb_xrcd *xrcd;
 	/*
-	 * What is counted beside sq.done and received: failed, flushes and, of UD, shared_* under sq.lock;
+	 * What is counted beside sq.done and received: failed and, of UD, shared_* under sq.lock;
 	 * the rest is of the paths that it has left (adapter/inspection/counts.h).
 	 */
 	struct vb_other_counts {

@@ -191,7 +191,6 @@ static int attach(struct vb_qp *qp)
 	}
 	l->peer = peer;
 	memcpy(l->done_before, qp->sq.done, sizeof(l->done_before));
-	l->flushes_before = qp->counts.flushes;
 	l->req.ring = vb_arena_at(l->ring_offset);
 	l->give_up = (struct vb_timer){ .fire = vb_requester_give_up, .arg = l };
 	l->rnr = (struct vb_timer){ .fire = vb_serve_rnr_fired, .arg = l };
@@ -668,9 +667,6 @@ static void count(const struct vb_qp *qp, struct vb_counts *c)
 	const struct vb_local_qp *l = vb_local_of(qp);
 	enum ibv_mtu path_mtu = vb_qp_attr(qp, path_mtu);
 	uint32_t mtu = vb_mtu_bytes(path_mtu ? path_mtu : IBV_MTU_4096);
-	uint64_t flushes = vb_count_read(&qp->counts.flushes) - l->flushes_before;
-	c->shared += flushes;
-	c->shared_packets += flushes;
 	for (unsigned i = 0; i < VB_TRAFFIC_KINDS; i++) {
 		uint64_t requests = vb_count_read(&qp->sq.done[i].requests) - l->done_before[i].requests,
 			 bytes = vb_count_read(&qp->sq.done[i].bytes) - l->done_before[i].bytes;

@@ -149,7 +149,6 @@ struct vb_local_qp {
 	uint32_t starved_at;                        /* the request that was counted last: its position + 1 */
 	/* what the QP had done when it got this path */
 	struct vb_traffic done_before[VB_TRAFFIC_KINDS];
-	uint64_t flushes_before;
 	uint64_t ring_offset;
 	uint8_t *stage[2];                          /* our byte streams, or NULL */
 	uint64_t stage_offset[2];

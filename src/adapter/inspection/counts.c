@@ -66,6 +66,7 @@ static void count_locked(struct vb_qp *qp, struct vb_counts *c)
 		.read_bytes = vb_count_read(&done[VB_TRAFFIC_READ].bytes),
 		.atomics = vb_count_read(&done[VB_TRAFFIC_ATOMIC].requests),
 		.atomic_bytes = vb_count_read(&done[VB_TRAFFIC_ATOMIC].bytes),
+		.flushes = vb_count_read(&done[VB_TRAFFIC_FLUSH].requests),
 		.receives = vb_count_read(&qp->received.requests),
 		.receive_bytes = vb_count_read(&qp->received.bytes),
 	};

@@ -42,7 +42,7 @@ static const struct opcode opcodes[] = {
 	[IBV_WR_LOCAL_INV]            = { RC | UC | XRC, IBV_WC_LOCAL_INV, true, false, false, VB_TRAFFIC_NONE },
 	[IBV_WR_BIND_MW]              = { RC | UC | XRC, IBV_WC_BIND_MW, true, false, false, VB_TRAFFIC_NONE },
 	[IBV_WR_SEND_WITH_INV]        = { RC | XRC, IBV_WC_SEND, true, true, false, VB_TRAFFIC_SEND },
-	[IBV_WR_FLUSH]                = { RC, IBV_WC_FLUSH, true, false, true, VB_TRAFFIC_NONE },
+	[IBV_WR_FLUSH]                = { RC, IBV_WC_FLUSH, true, false, true, VB_TRAFFIC_FLUSH },
 	[IBV_WR_ATOMIC_WRITE]         = { RC, IBV_WC_ATOMIC_WRITE, true, true, false, VB_TRAFFIC_ATOMIC },
 	[IBV_WR_TSO]                  = { RAW, IBV_WC_TSO, true, false, false, VB_TRAFFIC_SEND },
 };
@@ -285,19 +285,10 @@ static void note_completed(struct vb_qp *qp, const struct vb_sqe *sqe)
 	vb_async_raise(qp->ctx, IBV_EVENT_SQ_DRAINED, VB_ASYNC_QP, qp, &qp->async, 0);
 }
 
-static void count_done(struct vb_qp *qp, const struct vb_sqe *sqe)
-{
-	enum vb_traffic_kind kind = opcodes[sqe->opcode].traffic;
-	if (vb_likely(kind != VB_TRAFFIC_NONE))
-		vb_traffic_add(&qp->sq.done[kind], sqe->length);
-	else
-		qp->counts.flushes += sqe->opcode == IBV_WR_FLUSH;
-}
-
 void vb_sq_complete(struct vb_qp *qp)
 {
 	const struct vb_sqe *sqe = vb_sq_at(&qp->sq, qp->sq.head++);
-	count_done(qp, sqe);
+	vb_traffic_add(&qp->sq.done[opcodes[sqe->opcode].traffic], sqe->length);
 	if (vb_sq_signals(qp, sqe->flags))
 		push_completion(qp, sqe, IBV_WC_SUCCESS);
 	if (vb_unlikely(qp->after_send))
