@@ -25,10 +25,13 @@ VB_EXPORT void old_register_driver(const char *name, void *init);
 VB_EXPORT void old_register_driver(const char *name, void *init) { }
 VB_SYMVER(old_register_driver, "ibv_register_driver", "IBVERBS_1.1");
 
-/* Read by providers when they destroy an object of a device that was unplugged. */
-extern VB_EXPORT bool verbs_allow_disassociate_destroy;
-VB_EXPORT bool verbs_allow_disassociate_destroy;
-VB_PRIVATE(verbs_allow_disassociate_destroy);
+/*
+ * Read by providers when they destroy an object of a device that was unplugged. Under link-time optimisation,
+ * an object with several versions must not have their name itself.
+ */
+extern VB_EXPORT bool allow_disassociate_destroy;
+VB_EXPORT bool allow_disassociate_destroy;
+VB_PRIVATE_AS(allow_disassociate_destroy, "verbs_allow_disassociate_destroy");
 
 VB_EXPORT void __verbs_log(void *context, uint32_t level, const char *fmt, ...);
 VB_EXPORT void __verbs_log(void *context, uint32_t level, const char *fmt, ...) { }

@@ -31,12 +31,13 @@
 #include "check/check.h"
 
 /* After a definition: exports it at the private nodes of all releases of rdma-core. */
-#define VB_PRIVATE(name)                              \
-	VB_SYMVER(name, #name, "@IBVERBS_PRIVATE_34"); \
-	VB_SYMVER(name, #name, "IBVERBS_PRIVATE_57");  \
-	VB_SYMVER(name, #name, "IBVERBS_PRIVATE_59");  \
-	VB_SYMVER(name, #name, "IBVERBS_PRIVATE_64");  \
-	VB_SYMVER(name, #name, "IBVERBS_PRIVATE_65")
+#define VB_PRIVATE(name) VB_PRIVATE_AS(name, #name)
+#define VB_PRIVATE_AS(definition, name)                    \
+	VB_SYMVER(definition, name, "@IBVERBS_PRIVATE_34"); \
+	VB_SYMVER(definition, name, "IBVERBS_PRIVATE_57");  \
+	VB_SYMVER(definition, name, "IBVERBS_PRIVATE_59");  \
+	VB_SYMVER(definition, name, "IBVERBS_PRIVATE_64");  \
+	VB_SYMVER(definition, name, "IBVERBS_PRIVATE_65")
 
 /*
  * A null pointer follows struct ibv_device: provider libraries look there for their own operations and must

@@ -6,7 +6,8 @@
 
 #include <cpuid.h>
 
-bool vb_touch_moves_bytes;
+/* Link-time optimisation does not see that the assembler below reads it. */
+__attribute__((used)) bool vb_touch_moves_bytes;
 
 __attribute__((constructor)) static void choose_moves(void)
 {
