@@ -67,9 +67,10 @@ enum {
 	/* The first of these if arrivals do not wake it: the poller may spin on its memory instead. */
 	VB_UNWOKEN_TICK_NS = 100 * VB_NS_PER_US,
 	/*
-	 * If such a look finds arrivals, the next look comes so soon. A poller that has neither polled nor
-	 * received in between does something else. More: the arrivals wait longer. Less: one that does not
-	 * get its processor at once counts as away, and each packet wakes this thread as well.
+	 * If such a look finds packets, the progress thread looks again after VB_SECOND_LOOK_NS. A thread
+	 * that has neither polled nor received by then no longer counts as a poller. More: the packets wait
+	 * longer. Less: a poller that waits for its processor no longer counts either, and each packet then
+	 * wakes the progress thread as well.
 	 */
 	VB_SECOND_LOOK_NS = 20 * VB_NS_PER_US,
 	/*

@@ -151,8 +151,8 @@ static struct vb_burst *fill(struct vb_rc_connection *c, uint64_t now, unsigned 
 }
 
 /*
- * Ahead of the requests. Also where tags are matched: the peer of a rendezvous sees its SEND done before it
- * hears that its memory was read.
+ * Does the ACK leave before the requests? A rendezvous needs that, too: the peer must see its SEND completed
+ * before it hears that its memory was read.
  */
 static bool ack_goes_first(const struct vb_rc_connection *c)
 {

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# Builds the two libraries with link-time optimisation, as some distributions do, and compares the symbols that
-# they export with those of the usual build. Usage: check_lto.sh SOURCE_DIRECTORY LIBRARY_DIRECTORY. Exit
-# status 77: no gcc, whose symbol versions are meant here.
+# Builds the two libraries with link-time optimisation, as some distributions do, and compares their symbols
+# with those of the usual build. Usage: check_lto.sh SOURCE_DIRECTORY LIBRARY_DIRECTORY. Exit status 77: gcc
+# is not installed.
 source=$1 libraries=$2
 command -v gcc >/dev/null || { echo "skipped: gcc is not installed"; exit 77; }
 work=$(mktemp -d) || exit 99

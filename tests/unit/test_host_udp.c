@@ -717,6 +717,7 @@ static struct vb_inbox_addr flow_to(const char *address)
 {
 	struct vb_inbox_addr a = { .src = ip(address), .dst = ip(address), .udp_sport = 0xc123 };
 	a.udp_sport = vb_udp_source_port(&a);
+	CHILD_CHECK(a.udp_sport >= 0xc000); /* what RoCEv2 sends from */
 	return a;
 }
 

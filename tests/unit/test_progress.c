@@ -23,12 +23,14 @@
 enum { MANY_POLLS = 100 };
 #define SOME_TICKS_NS UINT64_C(5000000)
 
-/* The progress thread's next look. */
-static void look(void)
+static void look_after(uint64_t ns)
 {
-	fake_pass_time(SOME_TICKS_NS);
+	fake_pass_time(ns);
 	fake_run();
 }
+
+/* The progress thread's next look. */
+static void look(void) { look_after(SOME_TICKS_NS); }
 
 static int begin(void **state)
 {
@@ -259,12 +261,6 @@ static void pump(unsigned times)
 		vb_path_pump();
 }
 
-static void second_look(void)
-{
-	fake_pass_time(VB_SECOND_LOOK_NS);
-	fake_run();
-}
-
 /* Between two looks it has not polled. */
 static void poller__that_spins_on_its_memory_is_replaced_soon(void **state)
 {
@@ -272,7 +268,7 @@ static void poller__that_spins_on_its_memory_is_replaced_soon(void **state)
 	poll_in_vain(1);
 	look();
 	assert_true(vb_progress_is_polled());
-	second_look();
+	look_after(VB_SECOND_LOOK_NS);
 	assert_false(vb_progress_is_polled());
 }
 
@@ -284,7 +280,7 @@ static void poller__that_takes_arrivals_is_left_alone(void **state)
 		poll_in_vain(1);
 		look();
 		poll_in_vain(1);
-		second_look();
+		look_after(VB_SECOND_LOOK_NS);
 		assert_true(vb_progress_is_polled());
 	}
 }

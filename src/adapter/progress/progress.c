@@ -474,16 +474,16 @@ static bool leave_to_poller(void)
 }
 
 /*
- * The program polls. If arrivals wait nevertheless, it may be spinning on its memory by now. A second look
- * soon after shows whether it still polls.
+ * The program has polled since the last look. If packets wait, it may have stopped and be spinning on its
+ * memory. Then a second look follows soon, which finds out.
  */
 static uint64_t look_interval_ns(void)
 {
-	static bool looked_twice;
+	static bool second_follows;
 	if (leave_to_poller())
 		return VB_TICK_NS;
-	looked_twice = !looked_twice && vb_path_has_arrivals();
-	if (!looked_twice)
+	second_follows = !second_follows && vb_path_has_arrivals();
+	if (!second_follows)
 		return unwoken_tick_ns();
 	was_missed = true;
 	return VB_SECOND_LOOK_NS;

@@ -12,8 +12,8 @@
 /*
  * The caller has looked `looks` times in a row and found nothing. Pauses the processor; each
  * VB_YIELD_EVERY_POLLS looks, yields it instead. False: another thread has run for long meanwhile, so
- * the caller should stop polling. A progress thread that woke up has worked for the caller, so that does not
- * count.
+ * the caller should stop polling. If the progress thread woke up meanwhile, it worked for the caller, and
+ * true is returned.
  */
 static inline bool vb_poll_pause(struct vb_poll_time *t, unsigned looks)
 {

@@ -83,8 +83,8 @@ void vb_udp_count_sent(struct vb_udp_counts *counts);
 void vb_udp_send_forget(void);
 
 /*
- * From now on the handler of returned datagrams gets the kernel's ICMP messages about what a socket sends, if
- * the kernel can do that. w is the socket's, and lives as long as it does.
+ * Starts to pass the ICMP messages about a socket's datagrams to the handler of returned datagrams. Does
+ * nothing if the kernel cannot report them. w must live as long as the socket.
  */
 void vb_udp_returned_watch_locked(struct vb_watch *w, int fd, bool ipv4);
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Returned datagrams: by ICMP, a host says that nobody has the RoCE port there. All sockets that send hear of
- * it. A host sends some ICMP messages at once and then one a second, so that none may be missed, whatever it
- * quotes.
+ * Returned datagrams: a host says by ICMP that nobody has the RoCE port there. It sends a few such messages
+ * at once, and then one a second. None may be missed, so all sockets that send report them.
  */
 #include "host/udp/udp_private.h"
 

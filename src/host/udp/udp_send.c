@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Sending. One unconnected socket per source port: with DF set and no peer the kernel writes IPv4
- * identification 0, and counts up over the segments of one send. The ICRC needs that. Nothing is ever read
- * from these sockets: a filter drops what comes in. They do not share their ports (SO_REUSEPORT), or they
- * could receive another program's datagrams. If the wanted port is taken, another source port of RoCEv2's
- * range serves as well: the port is nothing but entropy.
+ * identification 0, and counts up over the segments of one send. The ICRC needs that. These sockets receive
+ * nothing but ICMP errors: a filter drops what else comes in. They do not share their ports (SO_REUSEPORT),
+ * or they could receive another program's datagrams. If the wanted port is taken, another source port of
+ * RoCEv2's range serves as well: the port is nothing but entropy.
  *
  * Control messages of a send cost time, a source address most of all. So a socket has the addressing of the
  * flow that it was opened for, and sends of other flows pass only what differs.
@@ -28,7 +28,7 @@ enum {
 	SEND_BUFFER_BYTES = 4 << 20,
 	ROOM_WAIT_MS = 2,
 	MAX_TRIES = 4,    /* of a port */
-	MAX_FAILURES = 256, /* of a send, that earlier datagrams may have caused */
+	MAX_FAILURES = 256, /* of one send, for which earlier datagrams may be the reason */
 	UDP_HEADER_BYTES = 8,
 	IPV4_HEADER_BYTES = 20,
 	IPV6_HEADER_BYTES = 40,

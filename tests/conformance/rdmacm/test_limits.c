@@ -344,7 +344,7 @@ static void limits__of_system_calls(void **state)
 
 /* ---- what is said about it ---- */
 
-/* A process says the first two if it lacks something itself, and the third if its peer refused the link. */
+/* A process prints one of the first two if it lacks something, the third if a peer refused its link. */
 static const char no_descriptors[] = "memory is not shared with all processes",
 		  no_room[] = "no address space is left",
 		  turned_away[] = "no memory is shared with process";
