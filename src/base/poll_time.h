@@ -5,7 +5,9 @@
  * KVM decides in the same way how long a halted processor polls.
  *
  * A thread that polls uses up its share of the processor. If others want to run, it stops polling for a
- * while: one of them may have to send the answer.
+ * while: one of them may have to send the answer. If the answer comes at once all the same, it was the peer
+ * that ran, and the thread goes on polling. Two that share a processor would otherwise sleep and wake each
+ * other, one of them running at a time, and the kernel would leave them there.
  */
 #ifndef VB_BASE_POLL_TIME_H
 #define VB_BASE_POLL_TIME_H
@@ -15,7 +17,7 @@
 
 struct vb_poll_time {
 	uint32_t ns;            /* to poll in the next wait; 0 at first */
-	uint64_t rests_until_ns; /* no polling before then */
+	uint64_t rests_from_ns, rests_until_ns; /* no polling in between */
 };
 
 /* A wait begins. When does its polling end? now_ns: at once. */
@@ -33,17 +35,26 @@ static inline bool vb_poll_time_met_others(struct vb_poll_time *t, uint64_t befo
 	uint64_t took_ns = now_ns - before_ns;
 	if (took_ns < VB_SWITCH_NS)
 		return false;
+	t->rests_from_ns = now_ns;
 	t->rests_until_ns = now_ns + vb_min_u64(took_ns * VB_REST_TIMES, VB_MOST_REST_NS);
 	return true;
 }
 
-/* A wait took so long, its polling and its sleep together. */
-static inline void vb_poll_time_learn(struct vb_poll_time *t, uint64_t waited_ns)
+/* A wait began at since_ns, and what it was for came at now_ns. */
+static inline void vb_poll_time_learn(struct vb_poll_time *t, uint64_t since_ns, uint64_t now_ns)
 {
-	if (waited_ns > VB_MOST_POLL_NS)
+	uint64_t waited_ns = now_ns - since_ns;
+	if (waited_ns > VB_MOST_POLL_NS) {
 		t->ns = 0;
-	else if (waited_ns > t->ns)
+		return;
+	}
+	if (waited_ns > t->ns)
 		t->ns = t->ns ? vb_min_u32(2 * t->ns, VB_MOST_POLL_NS) : VB_FIRST_POLL_NS;
+	if (t->rests_from_ns > since_ns)
+		t->rests_until_ns = now_ns;
 }
+
+/* A wait ended in vain. */
+static inline void vb_poll_time_learn_silence(struct vb_poll_time *t) { t->ns = 0; }
 
 #endif

@@ -139,9 +139,10 @@ enum {
 	 * A yield that took VB_SWITCH_NS has let another thread work for longer than a wake-up takes. Shorter
 	 * ones pay: the thread that ran may be the peer, or this process's own progress thread. After a long
 	 * one the thread does not poll before it sleeps, for VB_REST_TIMES the yield's time, and
-	 * VB_MOST_REST_NS at most: it would only use up its own share of the processor. More: one late yield
-	 * costs many wake-ups. Less: on a busy machine a thread gives its share away more often. (64 bytes
-	 * by rstream -T b over loopback, two processors: 20 to 45 us with 2 us, 10 to 19 us with 15 us.)
+	 * VB_MOST_REST_NS at most: it would only use up its own share of the processor. The rest ends if the
+	 * wait itself ends within VB_MOST_POLL_NS: then it was the peer that ran. More: one late yield costs
+	 * many wake-ups. Less: on a busy machine a thread gives its share away more often. (64 bytes by
+	 * rstream -T b over loopback, two processors: 20 to 45 us with 2 us, 10 to 19 us with 15 us.)
 	 */
 	VB_SWITCH_NS = 15000,
 	VB_REST_TIMES = 32,

@@ -376,7 +376,10 @@ int vb_progress_lead_until(bool (*is_over)(void *arg), void *arg)
 		make_rounds();
 		rounds_for = NULL;
 	}
-	vb_poll_time_learn(&poll_time, err ? UINT64_MAX : vb_now_ns() - start);
+	if (err)
+		vb_poll_time_learn_silence(&poll_time);
+	else
+		vb_poll_time_learn(&poll_time, start, vb_now_ns());
 	return is_over(arg) ? 0 : err;
 }
 

@@ -24,11 +24,11 @@ uint64_t vb_rs_note_event(uint64_t since_ns)
 {
 	uint64_t now = vb_now_ns();
 
-	vb_poll_time_learn(&poll_time, now - since_ns);
+	vb_poll_time_learn(&poll_time, since_ns, now);
 	return now;
 }
 
 void vb_rs_note_silence(void)
 {
-	vb_poll_time_learn(&poll_time, UINT64_MAX);
+	vb_poll_time_learn_silence(&poll_time);
 }
