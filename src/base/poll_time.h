@@ -5,9 +5,9 @@
  * KVM decides in the same way how long a halted processor polls.
  *
  * A thread that polls uses up its share of the processor. If others want to run, it stops polling for a
- * while: one of them may have to send the answer. If the answer comes at once all the same, it was the peer
- * that ran, and the thread goes on polling. Two that share a processor would otherwise sleep and wake each
- * other, one of them running at a time, and the kernel would leave them there.
+ * while: one of them may have to send the answer. If the answer then comes at once, it was the peer that ran,
+ * and the thread goes on polling. Otherwise two programs on one processor would sleep and wake each other.
+ * Only one of them could run at a time, so the kernel would not move the other to a free processor.
  */
 #ifndef VB_BASE_POLL_TIME_H
 #define VB_BASE_POLL_TIME_H
@@ -17,7 +17,7 @@
 
 struct vb_poll_time {
 	uint32_t ns;            /* to poll in the next wait; 0 at first */
-	uint64_t rests_from_ns, rests_until_ns; /* no polling in between */
+	uint64_t rests_from_ns, rests_until_ns; /* it does not poll in between */
 };
 
 /* A wait begins. When does its polling end? now_ns: at once. */
@@ -40,7 +40,7 @@ static inline bool vb_poll_time_met_others(struct vb_poll_time *t, uint64_t befo
 	return true;
 }
 
-/* A wait began at since_ns, and what it was for came at now_ns. */
+/* A wait began at since_ns, and its event came at now_ns. */
 static inline void vb_poll_time_learn(struct vb_poll_time *t, uint64_t since_ns, uint64_t now_ns)
 {
 	uint64_t waited_ns = now_ns - since_ns;
@@ -54,7 +54,7 @@ static inline void vb_poll_time_learn(struct vb_poll_time *t, uint64_t since_ns,
 		t->rests_until_ns = now_ns;
 }
 
-/* A wait ended in vain. */
+/* A wait ended without an event. */
 static inline void vb_poll_time_learn_silence(struct vb_poll_time *t) { t->ns = 0; }
 
 #endif

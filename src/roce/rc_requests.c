@@ -151,8 +151,8 @@ static struct vb_burst *fill(struct vb_rc_connection *c, uint64_t now, unsigned 
 }
 
 /*
- * Does the ACK leave before the requests? A rendezvous needs that, too: the peer must see its SEND completed
- * before it hears that its memory was read.
+ * The ACK is sent before the requests where a thread may wait for events, and where tags are matched. In a
+ * rendezvous, the peer must see its SEND completed before it is told that its memory was read.
  */
 static bool ack_goes_first(const struct vb_rc_connection *c)
 {

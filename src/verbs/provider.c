@@ -26,8 +26,8 @@ VB_EXPORT void old_register_driver(const char *name, void *init) { }
 VB_SYMVER(old_register_driver, "ibv_register_driver", "IBVERBS_1.1");
 
 /*
- * Read by providers when they destroy an object of a device that was unplugged. Link-time optimisation
- * does not allow a variable to be exported at several versions under its own name.
+ * Providers read this variable when they destroy an object of an unplugged device. Its C name differs from
+ * the exported one: with link-time optimisation, gcc cannot export a variable's own name at several versions.
  */
 extern VB_EXPORT bool allow_disassociate_destroy;
 VB_EXPORT bool allow_disassociate_destroy;

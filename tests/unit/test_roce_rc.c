@@ -476,8 +476,8 @@ static void left_by_route(const void *bytes, size_t len)
 }
 
 /*
- * The program changes a queue pair's route while a post sends. The ACK that goes with the post still takes
- * the post's route. It is a datagram of its own, because a thread may wait for events.
+ * A post keeps its route even if the program modifies the queue pair meanwhile. The ACK that it takes along
+ * must use the same route. The ACK is a datagram of its own here, since a thread may wait for events.
  */
 static void ack__has_the_route_of_its_requests(void **state)
 {

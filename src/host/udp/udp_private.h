@@ -83,8 +83,8 @@ void vb_udp_count_sent(struct vb_udp_counts *counts);
 void vb_udp_send_forget(void);
 
 /*
- * Starts to pass the ICMP messages about a socket's datagrams to the handler of returned datagrams. Does
- * nothing if the kernel cannot report them. w must live as long as the socket.
+ * Watches a sending socket for ICMP errors and passes them to the handler of vb_udp_set_returned_handler.
+ * Does nothing if the kernel cannot report them. w must live as long as the socket.
  */
 void vb_udp_returned_watch_locked(struct vb_watch *w, int fd, bool ipv4);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Returned datagrams: a host says by ICMP that nobody has the RoCE port there. It sends a few such messages
- * at once, and then one a second. None may be missed, so all sockets that send report them.
+ * A host without a process at the RoCE port returns datagrams by ICMP errors (port unreachable). It limits
+ * them to a few at first, and then one a second. None may be missed, so every sending socket reports them.
  */
 #include "host/udp/udp_private.h"
 

@@ -344,7 +344,7 @@ static void limits__of_system_calls(void **state)
 
 /* ---- what is said about it ---- */
 
-/* A process prints one of the first two if it lacks something, the third if a peer refused its link. */
+/* A process prints one of the first two if it runs short itself, and the third if a peer refuses a link. */
 static const char no_descriptors[] = "memory is not shared with all processes",
 		  no_room[] = "no address space is left",
 		  turned_away[] = "no memory is shared with process";
