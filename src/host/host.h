@@ -235,6 +235,8 @@ int vb_slot_take(uint32_t *slot);
 VB_EXPORT uint32_t vb_slot_first(void);
 /* Is this slot one of this process's? */
 VB_EXPORT bool vb_slot_is_mine(uint32_t slot);
+/* This process's slots, the first one first; list has room for VB_SLOT_COUNT. Returns how many. */
+uint32_t vb_slot_list(uint16_t *list);
 
 /*
  * The addressing that an inbox message carries in place of IP and UDP headers. IPv4 addresses are v4-mapped.

@@ -980,6 +980,41 @@ static void stopped_world(int sock)
 
 static void steering__gives_up_a_stopped_process(void **state) { run_world(stopped_world); }
 
+static atomic_uint probes_sent;
+
+ssize_t sendto(int fd, const void *bytes, size_t count, int flags, const struct sockaddr *to,
+	       socklen_t length)
+{
+	if (count && *(const uint8_t *)bytes == 0xff)
+		probes_sent++;
+	return syscall(SYS_sendto, fd, bytes, count, flags, to, length);
+}
+
+static void receive_unasked(int sock)
+{
+	vb_udp_set_handler(note_owner, NULL);
+	CHILD_CHECK(vb_host_get() == 0);
+	CHILD_CHECK(vb_udp_open() == 0);
+	vb_sleep_ns(50000000);
+	CHILD_CHECK(probes_sent == 0);
+	seen[receiver].slot = vb_slot_first();
+	hear(sock);
+}
+
+/* Processes that do not use the wire probe nobody. A packet that goes astray makes its receiver learn. */
+static void unasked_world(int sock)
+{
+	struct child children[3];
+	begin_world();
+	for (unsigned i = 0; i < 3; i++)
+		children[i] = start_as(i, receive_unasked);
+	check_steering(0x7);
+	for (unsigned i = 0; i < 3; i++)
+		child_kill(&children[i]);
+}
+
+static void steering__is_learned_by_those_that_need_it(void **state) { run_world(unasked_world); }
+
 static atomic_bool lacks_ipv6; /* the kernel has no memory for a socket at the port */
 
 int bind(int fd, const struct sockaddr *address, socklen_t bytes)
@@ -1101,6 +1136,7 @@ int main(void)
 		cmocka_unit_test_setup(steering__is_learned_whoever_comes_and_goes, reset),
 		cmocka_unit_test_setup(steering__waits_for_slow_processes, reset),
 		cmocka_unit_test_setup(steering__gives_up_a_stopped_process, reset),
+		cmocka_unit_test_setup(steering__is_learned_by_those_that_need_it, reset),
 		cmocka_unit_test_setup(steering__is_learned_of_a_socket_that_comes_late, reset),
 		cmocka_unit_test_setup(probe__is_answered_with_slots, reset),
 		cmocka_unit_test_setup(probe__of_others_is_not_answered, reset),

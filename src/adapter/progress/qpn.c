@@ -39,8 +39,8 @@ static unsigned nslots, used;
 static uint32_t next;
 static pthread_mutex_t take_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Fisher's and Yates's. */
-static void shuffle(uint16_t *list, unsigned count, const uint32_t *random)
+/* Fisher's and Yates's. A byte for each place is enough: the likeliest is 5/4 as likely as the others. */
+static void shuffle(uint16_t *list, unsigned count, const uint8_t *random)
 {
 	for (unsigned left = count; left > 1; left--) {
 		unsigned at = random[left - 1] % left;
@@ -53,17 +53,16 @@ static void shuffle(uint16_t *list, unsigned count, const uint32_t *random)
 static void draw_order(struct slot *s)
 {
 	uint16_t groups[GROUPS];
-	uint32_t random[GROUP];
+	uint8_t random[GROUPS + 1][GROUP];
 	for (unsigned g = 0; g < GROUPS; g++)
 		groups[g] = (uint16_t)g;
 	vb_random(random, sizeof(random));
-	shuffle(groups, GROUPS, random);
+	shuffle(groups, GROUPS, random[GROUPS]);
 	for (unsigned g = 0; g < GROUPS; g++) {
 		uint16_t *group = &s->order[g * GROUP];
 		for (unsigned i = 0; i < GROUP; i++)
 			group[i] = (uint16_t)(groups[g] * GROUP + i);
-		vb_random(random, sizeof(random));
-		shuffle(group, GROUP, random);
+		shuffle(group, GROUP, random[g]);
 	}
 	for (unsigned i = 0; i < VB_SLOT_QPS; i++)
 		s->place_of[s->order[i]] = (uint16_t)i;

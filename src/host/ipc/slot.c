@@ -84,6 +84,20 @@ bool vb_slot_is_mine(uint32_t slot)
 	       (atomic_load_explicit(&mine[slot / 64], memory_order_relaxed) >> slot % 64 & 1);
 }
 
+uint32_t vb_slot_list(uint16_t *list)
+{
+	uint32_t n = 0, first = vb_slot_first();
+	if (first)
+		list[n++] = (uint16_t)first;
+	for (size_t word = 0; word < VB_ARRAY_LEN(mine); word++)
+		for (uint64_t bits = atomic_load(&mine[word]); bits; bits &= bits - 1) {
+			uint16_t slot = (uint16_t)(word * 64 + (size_t)__builtin_ctzll(bits));
+			if (slot != first)
+				list[n++] = slot;
+		}
+	return n;
+}
+
 void vb_slot_forget(void)
 {
 	for (size_t word = 0; word < VB_ARRAY_LEN(mine); word++)

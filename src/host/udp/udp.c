@@ -108,7 +108,7 @@ static int try_receiver_locked(bool ipv4)
 		explain_taken(ipv4);
 	if (fd >= 0) {
 		vb_udp_rejoin_locked(ipv4);
-		vb_udp_steer_start();
+		vb_udp_steer_opened();
 	}
 	return fd;
 }

@@ -101,8 +101,8 @@ void vb_udp_set_receiver(bool ipv4, int fd);
 void vb_udp_socket_ready(struct vb_watch *w, uint32_t epoll_events);
 void vb_udp_receive_forget(void);
 
-/* Steering: learns soon which socket is whose. To be called when one was opened. */
-void vb_udp_steer_start(void);
+/* Steering. To be called when a socket was opened. */
+void vb_udp_steer_opened(void);
 void vb_udp_steer_forget(void);
 
 /* The first byte of probes, and of no RoCE packet. */

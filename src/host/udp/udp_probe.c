@@ -6,11 +6,9 @@
 
 static uint32_t fill_slots(uint16_t *slots)
 {
-	uint32_t n = 0;
-	slots[n++] = htons((uint16_t)vb_slot_first());
-	for (uint32_t slot = 1; slot < VB_SLOT_COUNT; slot++)
-		if (vb_slot_is_mine(slot) && slot != vb_slot_first())
-			slots[n++] = htons((uint16_t)slot);
+	uint32_t n = vb_slot_list(slots);
+	for (uint32_t i = 0; i < n; i++)
+		slots[i] = htons(slots[i]);
 	return n;
 }
 

@@ -7,6 +7,9 @@
  * probes: datagrams that came by the loopback interface, begin with a magic number, and go to the place that
  * they name. Whoever gets one answers with its slots (udp_probe.c).
  *
+ * A process learns the table when it begins to use the wire, or gets a packet that is another's. One whose
+ * peers are all on this host learns none: each of N processes would probe N.
+ *
  * Learning, once per IP version: a temporary socket sends probes for places 0, 1, 2, ... and collects
  * answers. A probe for a place that does not exist reaches any process, and so does each one while the group
  * has no program. A process is at the lowest place that it answered for. If all answers are from one process
@@ -193,6 +196,7 @@ static struct vb_timer begin_timer = { .fire = begin };
 
 /* Why and whether the table is learned. */
 enum steering {
+	UNASKED,    /* nobody has asked for the table yet: see vb_udp_await_steering */
 	SETTLED,
 	RELEARNS,   /* the table is wrong: begin_timer is set, or learning goes on */
 	OPENED,     /* a socket was opened that no table has yet: begin_timer is set */
@@ -414,10 +418,23 @@ static void answers_are_late(struct vb_timer *t, uint64_t now_ns)
 /* ---- when ---- */
 
 /* At once, while the other IP version is learned, too, and before a stale table would be. */
-void vb_udp_steer_start(void)
+static void learn_new(void)
 {
 	atomic_store(&steering, OPENED);
 	vb_timer_set(&begin_timer, vb_now_ns());
+}
+
+static void ask(void)
+{
+	enum steering unasked = UNASKED;
+	if (atomic_compare_exchange_strong(&steering, &unasked, OPENED))
+		learn_new();
+}
+
+void vb_udp_steer_opened(void)
+{
+	if (atomic_load(&steering) != UNASKED)
+		learn_new();
 }
 
 /*
@@ -427,6 +444,7 @@ void vb_udp_steer_start(void)
 void vb_udp_await_steering(void)
 {
 	uint64_t until = vb_now_ns() + WAIT_NS;
+	ask();
 	while (atomic_load(&steering) >= OPENED && !vb_loop_is_current() && vb_now_ns() < until)
 		vb_sleep_ns(WAIT_LOOK_NS);
 }
@@ -434,15 +452,17 @@ void vb_udp_await_steering(void)
 void vb_udp_misdirected(void)
 {
 	enum steering settled = SETTLED;
-	if (vb_unlikely(atomic_load_explicit(&steering, memory_order_relaxed) == SETTLED) &&
-	    atomic_compare_exchange_strong(&steering, &settled, RELEARNS))
+	if (vb_likely(atomic_load_explicit(&steering, memory_order_relaxed) > SETTLED))
+		return;
+	ask();
+	if (atomic_compare_exchange_strong(&steering, &settled, RELEARNS))
 		vb_timer_set(&begin_timer, atomic_load(&not_before_ns));
 }
 
 void vb_udp_steer_forget(void)
 {
 	learners[0].watch.fd = learners[1].watch.fd = -1;
-	atomic_store(&steering, SETTLED);
+	atomic_store(&steering, UNASKED);
 	atomic_store(&not_before_ns, 0);
 	pause_shift = 0;
 	changed = false;
