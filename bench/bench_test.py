@@ -27,7 +27,19 @@ import report
 import svg
 import tools
 import unmodified
-from experiment import Experiment, Failed, NotMeasured, Outputs, Row, at_least, at_most, line, measure, show
+from experiment import (
+    Experiment,
+    Failed,
+    NotMeasured,
+    Outputs,
+    Row,
+    at_least,
+    at_most,
+    beside_other_build,
+    line,
+    measure,
+    show,
+)
 
 PROGRAMS = pathlib.Path(sys.argv.pop(1)) if len(sys.argv) > 1 else None
 LIMIT_S = 300
@@ -103,6 +115,28 @@ class Rounds(unittest.TestCase):
     def test_a_failure_is_kept_and_not_tried_again(self):
         found = compare((1, Failed("killed")), (10, 10, 10), at_most(2))
         self.assertEqual((found["verbatim"], found["failed"]), ([1], "killed"))
+
+
+class Builds(unittest.TestCase):
+    """A build beside another."""
+
+    def found(self, unit, new, old):
+        row = Row(
+            "row", unit, lambda outputs: outputs["verbatim"], None, lambda outputs: outputs["peer"], "peer"
+        )
+        unused = scripted(Failed("the peer ran"))
+        pair = [Experiment({"verbatim": scripted(*ran), "peer": unused}, (row, row)) for ran in (new, old)]
+        return measure(beside_other_build(*pair), 3)
+
+    def test_only_what_the_rows_ask_for_runs(self):
+        (found,) = self.found("ns", (2, 4, 6), (1, 2, 3))
+        self.assertEqual((found["verbatim"], found["peer_figures"]), ([2, 4, 6], [1, 2, 3]))
+        self.assertEqual((found["peer"], found["judged"], found["met"]), ("the other build", 2, False))
+
+    def test_slower_is_more_time_or_less_of_anything_else(self):
+        self.assertTrue(self.found("ns", (1, 1, 1), (2, 2, 2))[0]["met"])
+        self.assertFalse(self.found("B/s", (1, 1, 1), (2, 2, 2))[0]["met"])
+        self.assertTrue(self.found("B/s", (2, 2, 2), (1, 1, 1))[0]["met"])
 
 
 class Figures(unittest.TestCase):

@@ -138,6 +138,57 @@ class Samples:
         return found
 
 
+# ---- a build beside another ----
+
+# Within which a build is no slower than the other, whatever noise is left in the median.
+AS_FAST = 1.1
+LESS_IS_BETTER = ("ns", "B", "%")
+
+
+def runs_asked_by(figure):
+    """The names of the runs whose outputs a row's figure is taken from."""
+    asked = []
+
+    class Asked(dict):
+        def __missing__(self, name):
+            asked.append(name)
+            raise NotMeasured(name)
+
+    try:
+        figure(Asked())
+    except NotMeasured:
+        pass
+    return asked
+
+
+class OfBuild:
+    """The outputs of one build's runs."""
+
+    def __init__(self, outputs, build):
+        self.outputs, self.build = outputs, build
+
+    def __getitem__(self, name):
+        return self.outputs[self.build, name]
+
+
+def beside_other_build(ours, other):
+    """Of two builds' same experiment, one whose peer is the other build. What else it had as peers is left
+    out."""
+    runs, rows = {}, {}
+    for row in ours.rows:
+        for name in runs_asked_by(row.ours):
+            runs["new", name], runs["old", name] = ours.runs[name], other.runs[name]
+        rows[row.what] = Row(
+            row.what,
+            row.unit,
+            lambda outputs, row=row: row.ours(OfBuild(outputs, "new")),
+            at_most(AS_FAST) if row.unit in LESS_IS_BETTER else at_least(1 / AS_FAST),
+            lambda outputs, row=row: row.ours(OfBuild(outputs, "old")),
+            "the other build",
+        )
+    return Experiment(runs, tuple(rows.values()))
+
+
 # ---- as text ----
 
 HEADING = "| | verbatim | peer | ratio | goal | |\n| --- | --- | --- | --- | --- | --- |"

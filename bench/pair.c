@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -8,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -15,8 +18,6 @@
 #include "pair.h"
 
 #define DEVICE "vb_lo"
-
-enum { MEETING_SLEEP_US = 50 };
 
 void die(const char *format, ...)
 {
@@ -82,20 +83,22 @@ void *shared_memory(size_t bytes)
 	return memory;
 }
 
-/* The number of the arrival with which this meeting is complete. */
+/* The number of the arrival with which this meeting is complete, which wakes those that sleep. */
 static unsigned arrive(struct meeting *meeting, unsigned parties)
 {
-	unsigned mine = atomic_fetch_add(&meeting->arrived, 1);
+	unsigned mine = atomic_fetch_add(&meeting->arrived, 1), complete = (mine / parties + 1) * parties;
 
-	return (mine / parties + 1) * parties;
+	if (mine + 1 == complete)
+		syscall(SYS_futex, &meeting->arrived, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+	return complete;
 }
 
 void meet(struct meeting *meeting, unsigned parties)
 {
-	unsigned complete = arrive(meeting, parties);
+	unsigned complete = arrive(meeting, parties), now;
 
-	while (atomic_load(&meeting->arrived) < complete)
-		usleep(MEETING_SLEEP_US);
+	while ((now = atomic_load(&meeting->arrived)) < complete)
+		syscall(SYS_futex, &meeting->arrived, FUTEX_WAIT, now, NULL, NULL, 0);
 }
 
 void meet_spinning(struct meeting *meeting, unsigned parties)

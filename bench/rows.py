@@ -76,6 +76,8 @@ def local(bench, _network):
     for operation, rate in (("write", 20e6), ("send", 10e6)):
         yield rate_of_messages(bench, ends, operation, at_least(rate))
     yield datagrams_beside_udp(bench, ends)
+    yield four_threads_beside_ucx(bench, ends)
+    yield peak_beside_process_vm(bench, ends)
 
 
 def latency_beside_ucx(bench, ends, operation, test, goal, size=8):
@@ -153,6 +155,58 @@ def datagrams_beside_udp(bench, ends, size=8):
         },
         (row,),
     )
+
+
+def four_threads_beside_ucx(bench, ends, size=64 * KIB):
+    """An ordinary user's program of four threads: its memory cannot be moved, because another thread may use
+    it, and nothing tells when."""
+    iterations, user = BANDWIDTH_ITERATIONS[size], tools.as_ordinary_user
+    peers = [user(end) for end in ends]
+    rows = tuple(
+        Row(
+            f"an ordinary user's program of four threads: {what}, {size_name(size)}",
+            "B/s",
+            lambda outputs, name=name: tools.named(name)(outputs["verbatim"]),
+            at_least(1),
+            lambda outputs, test=test: tools.ucx_bandwidth(outputs[test]),
+            f"UCX {test}, posix+cma",
+        )
+        for what, name, test in (
+            ("WRITE", "write_bytes_per_s", "ucp_put_bw"),
+            ("SEND", "send_bytes_per_s", "tag_bw"),
+        )
+    )
+    return Experiment(
+        {
+            "verbatim": bench.tools.own_program(
+                user(LOOPBACK), "threads", size, iterations, *tools.two_cpus()
+            ),
+            **{
+                test: bench.tools.ucx(peers, test, size, iterations, "posix,cma")
+                for test in ("ucp_put_bw", "tag_bw")
+            },
+        },
+        rows,
+    )
+
+
+def peak_beside_process_vm(bench, ends, size=4 * MIB):
+    """Of the server, whose region is written: what the client has of it counts again in the client."""
+    peak = tools.named("peak_bytes")
+
+    def run(*settings):
+        sides = [tools.through(end, "env", *settings, bench.tools.own("peak")) for end in ends]
+        return bench.tools.perftest(sides, "ib_write_bw", f"-s {size}", 100, server_says=True)
+
+    row = Row(
+        f"memory of ib_write_bw's server at most, buffers of {size_name(2 * size)}",
+        "B",
+        lambda outputs: peak(outputs["verbatim"]),
+        at_most(1.2),
+        lambda outputs: peak(outputs["process_vm"]),
+        "VERBATIM_COPY=process_vm",
+    )
+    return Experiment({"verbatim": run(), "process_vm": run("VERBATIM_COPY=process_vm")}, (row,))
 
 
 def rate_of_messages(bench, ends, operation, goal):
@@ -297,6 +351,9 @@ def scale(bench, _network):
         {"connect": own("connect", 3000, 64, *cpus)},
         (alone("rdma_cm: connections, 64 under way", "/s", "connect", "connections_per_s", at_least(5000)),),
     )
+    yield clients_beside_process_vm(bench)
+    for size, answers in ((4 * KIB, 100000), (MIB, 3000)):
+        yield messenger_beside_tcp(bench, size, answers)
     yield Experiment(
         {"register": own("register", *cpus)},
         (
@@ -319,6 +376,48 @@ def scale(bench, _network):
                 ),
             ),
         )
+
+
+def clients_beside_process_vm(bench, count=200):
+    """No region may move, nor anything be looked up, for a connection that carries a message or two."""
+    process_vm = tools.through(LOOPBACK, "env", "VERBATIM_COPY=process_vm")
+    rate, what = tools.named("connections_per_s"), f"{count} clients of a server, a process each"
+    return Experiment(
+        {
+            "verbatim": bench.tools.own_program(LOOPBACK, "clients", count),
+            "process_vm": bench.tools.own_program(process_vm, "clients", count),
+        },
+        (
+            alone(f"{what}: connections", "/s", "verbatim", "connections_per_s", at_least(1000)),
+            Row(
+                f"{what}: connections",
+                "/s",
+                lambda outputs: rate(outputs["verbatim"]),
+                at_least(0.9),
+                lambda outputs: rate(outputs["process_vm"]),
+                "VERBATIM_COPY=process_vm",
+            ),
+        ),
+    )
+
+
+def messenger_beside_tcp(bench, size, answers):
+    rate = tools.named("bytes_per_s")
+    row = Row(
+        f"requests and answers of {size_name(size)} by events, three threads a side",
+        "B/s",
+        lambda outputs: rate(outputs["verbatim"]),
+        at_least(1.5),
+        lambda outputs: rate(outputs["TCP"]),
+        "TCP",
+    )
+    return Experiment(
+        {
+            "verbatim": bench.tools.own_program(LOOPBACK, "messenger", "rdma", size, answers),
+            "TCP": bench.tools.own_program(LOOPBACK, "messenger", "tcp", size, answers),
+        },
+        (row,),
+    )
 
 
 def beside(what, name, goal: Goal, peer_name):

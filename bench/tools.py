@@ -66,25 +66,33 @@ def pinned(end):
     return tuple(through(end, "taskset", "-c", str(cpu)) for cpu in two_cpus())
 
 
+def as_ordinary_user(end):
+    """The same endpoint for a user without privileges, who may neither move nor trace memory at will."""
+    user = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+    return end if os.geteuid() else through(end, *user)
+
+
 class Tools:
     """Each method returns a run for an Experiment. `ends`: the server's and the client's endpoint."""
 
-    def __init__(self, build, log_dir):
+    def __init__(self, build, log_dir, programs_of=None):
+        """programs_of: the build whose programs of this directory run; its own by default."""
         self.build = build
         self.log_dir = log_dir
+        self.programs_of = programs_of or build
 
-    def pair(self, case, ends):
-        """The client's output."""
+    def pair(self, case, ends, server_says=False):
+        """The client's output, or the server's."""
         outcome = harness.run_case(self.build, case, ends[0], self.log_dir, ends[1])
         if outcome.status == "skip":
             raise NotMeasured(outcome.reason)
         if outcome.status == "FAIL":
             raise Failed(f"{case.name}: {outcome.reason}")
-        return outcome.client_output
+        return outcome.server_output if server_says else outcome.client_output
 
-    def perftest(self, ends, program, options, iterations):
+    def perftest(self, ends, program, options, iterations, server_says=False):
         case = programs.perftest(program, options, iterations=iterations, limit_s=LIMIT_S)
-        return functools.partial(self.pair, case, ends)
+        return functools.partial(self.pair, case, ends, server_says)
 
     def ucx(self, ends, test, size, iterations, transports="posix"):
         command = f"{harness.ucx_perftest()} -f -p {{port}} -t {test} -s {size} -n {iterations} -w {max(10, iterations // 20)}"
@@ -128,7 +136,7 @@ class Tools:
         return functools.partial(self.pair, case, (end, end))
 
     def own(self, name):
-        return os.path.join(self.build, "bench", name)
+        return os.path.join(self.programs_of, "bench", name)
 
 
 # ---- figures in outputs: each takes the output of a run, and fails where it is not there ----

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The part `programs`: Debian's unmodified programs on this library, each beside the same program on what it
-would take without: its own shared memory, or TCP. The MPI libraries are Debian's, too; they run mpi_pair.c."""
+would take without: its own shared memory, or TCP. The MPI libraries are Debian's, too; they run mpi_*.c."""
 import errno
 import functools
 import os
@@ -18,6 +18,7 @@ from experiment import Experiment, Failed, NotMeasured, Row, at_least, at_most
 from rows import KIB, LOOPBACK, MIB, size_name
 
 ROUNDS = 20000
+RANKS = 64
 BANDWIDTH_ITERATIONS = {64 * KIB: 10000, MIB: 1000}
 WIRE_ITERATIONS = {64 * KIB: 2000, MIB: 200}
 # Half a cache line's round trip: from there on two processors are far from each other, or have other work.
@@ -116,8 +117,8 @@ def mpi_rows(bench, end):
             yield beside(
                 f"{name} over rc_v: latency, {size_name(size)}",
                 "ns",
-                mpi_run(bench, end, library, "latency", size, ROUNDS, None),
-                mpi_run(bench, end, library, "latency", size, ROUNDS, own),
+                mpi_pair(bench, end, library, "latency", size, ROUNDS, None),
+                mpi_pair(bench, end, library, "latency", size, ROUNDS, own),
                 peer,
                 tools.named("latency_ns"),
                 at_most(ratio),
@@ -126,36 +127,50 @@ def mpi_rows(bench, end):
             yield beside(
                 f"{name} over rc_v: bandwidth, {size_name(size)}",
                 "B/s",
-                mpi_run(bench, end, library, "bandwidth", size, iterations, None),
-                mpi_run(bench, end, library, "bandwidth", size, iterations, own),
+                mpi_pair(bench, end, library, "bandwidth", size, iterations, None),
+                mpi_pair(bench, end, library, "bandwidth", size, iterations, own),
                 peer,
                 tools.named("bytes_per_s"),
                 at_least(1),
             )
 
 
+    yield beside(
+        f"Open MPI over rc_v: {RANKS} ranks, all to all, messages",
+        "/s",
+        mpi_run(bench, end, "openmpi", "mesh", (), None, RANKS),
+        mpi_run(bench, end, "openmpi", "mesh", (), {"UCX_TLS": "posix,self"}, RANKS),
+        "UCX posix",
+        tools.named("messages_per_s"),
+        at_least(1),
+    )
+
+
 # Ranks of MPICH reach each other by shared memory unless they are told that they have none.
 LAUNCH = {
     "openmpi": (
         "mpirun.openmpi --oversubscribe --bind-to none --mca pml ucx --mca osc ucx --mca pml_ucx_tls any "
-        "--mca pml_ucx_devices any -np 2",
+        "--mca pml_ucx_devices any",
         {},
     ),
-    "mpich": ("mpirun.mpich -np 2", {"MPIR_CVAR_NOLOCAL": "1"}),
+    "mpich": ("mpirun.mpich", {"MPIR_CVAR_NOLOCAL": "1"}),
 }
 
 
-def mpi_run(bench, end, library, test, size, iterations, own):
-    """own: the environment without this library; None: on it."""
+def mpi_pair(bench, end, library, test, size, iterations, own):
+    return mpi_run(bench, end, library, "pair", (test, size, iterations, *tools.two_cpus()), own, 2)
+
+
+def mpi_run(bench, end, library, name, arguments, own, ranks):
+    """mpi_NAME.c. own: the environment without this library; None: on it."""
     launch, on_ours = LAUNCH[library]
     environment = {**AS_ROOT, **({**on_ours, **on_verbatim(RC)} if own is None else own)}
 
     def run():
-        program = mpi_program(bench.tools.log_dir, library)
-        cpus = " ".join(map(str, tools.two_cpus()))
+        command = shlex.join([mpi_program(bench.tools.log_dir, library, name), *map(str, arguments)])
         case = harness.Case(
-            f"{library} {test} {size} {'verbatim' if own is None else 'peer'}",
-            client=with_environment(environment, f"{launch} {shlex.quote(program)} {test} {size} {iterations} {cpus}"),
+            f"{library} {name} {' '.join(map(str, arguments))} {'verbatim' if own is None else 'peer'}",
+            client=with_environment(environment, f"{launch} -np {ranks} {command}"),
             limit_s=tools.LIMIT_S,
         )
         return bench.tools.pair(case, [end if own is None else tools.bare(end)] * 2)
@@ -164,14 +179,14 @@ def mpi_run(bench, end, library, test, size, iterations, own):
 
 
 @functools.cache
-def mpi_program(directory, library):
+def mpi_program(directory, library, name):
     compiler = f"mpicc.{library}"
     if missing := harness.missing_programs(compiler, f"mpirun.{library}"):
         raise NotMeasured(f"{missing[0]} is not installed")
     if not harness.ucx_has_verbs():
         raise NotMeasured("UCX's libuct_ib is not installed")
-    program = os.path.join(directory, f"mpi_pair.{library}")
-    source = pathlib.Path(__file__).with_name("mpi_pair.c")
+    program = os.path.join(directory, f"mpi_{name}.{library}")
+    source = pathlib.Path(__file__).with_name(f"mpi_{name}.c")
     done = subprocess.run(
         [compiler, "-O2", "-o", program, str(source)], capture_output=True, text=True, check=False
     )

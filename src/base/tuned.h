@@ -64,6 +64,12 @@ enum {
 	 * processor. Less often: what comes for a program that has stopped polling waits so long.
 	 */
 	VB_TICK_NS = VB_NS_PER_MS,
+	/*
+	 * The longest of these times. It grows from VB_TICK_NS on while looks find that the poller waits for
+	 * a processor. Longer: a program that stops polling then, or hardly gets a processor, is served
+	 * later. Shorter: with many more threads than processors, the looks take what the pollers lack.
+	 */
+	VB_MOST_TICK_NS = 16 * VB_NS_PER_MS,
 	/* The first of these if arrivals do not wake it: the poller may spin on its memory instead. */
 	VB_UNWOKEN_TICK_NS = 100 * VB_NS_PER_US,
 	/*

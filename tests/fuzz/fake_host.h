@@ -54,6 +54,7 @@ struct fake_host {
 	uint64_t address_limit;	/* 0: none */
 	bool sends_as_stranger;	/* the sender of inbox messages is another user */
 	bool has_silent_neighbours;
+	bool threads_lack_processor;
 	bool has_no_ethernet;
 	uint8_t mac;		/* the last byte of the Ethernet's address, but for a constant */
 	uint8_t ip;		/* the last byte of its IPv4 address, but for 1 */

@@ -2,6 +2,7 @@
 #include "child.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 
 #include "../between.h"
@@ -106,6 +107,48 @@ static void thread__that_runs_has_time(void **state)
 	assert_true(WAIT_FOR(vb_thread_has_moved_on(&(struct vb_thread_looks){ .tid = worker.tid })));
 }
 
+static bool has_run(uint64_t *ran_ns)
+{
+	uint64_t before = *ran_ns;
+	bool lacks = vb_thread_lacks_processor(worker.tid, ran_ns);
+	assert_true(!lacks || *ran_ns == before);
+	return *ran_ns != before;
+}
+
+static bool does_without(uint64_t *ran_ns)
+{
+	uint64_t before = *ran_ns;
+	return !vb_thread_lacks_processor(worker.tid, ran_ns) && *ran_ns == before;
+}
+
+/*
+ * A thread of the idle class on the processor on which this one spins: it lacks it from one look to the next.
+ * One that sleeps does not lack one, nor one that runs.
+ */
+static void thread__that_waits_for_a_processor_lacks_it(void **state)
+{
+	const struct sched_param idle = { 0 };
+	cpu_set_t before, one;
+	uint64_t ran_ns = 0;
+	assert_int_equal(sched_getaffinity(0, sizeof(before), &before), 0);
+	CPU_ZERO(&one);
+	CPU_SET(sched_getcpu(), &one);
+	assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
+	pthread_t thread = start_worker(true);
+	assert_int_equal(pthread_setschedparam(thread, SCHED_IDLE, &idle), 0);
+	sched_yield();
+	assert_false(vb_thread_lacks_processor(worker.tid, &ran_ns)); /* one look tells nothing */
+	assert_true(ran_ns > 0);
+	while (!vb_thread_lacks_processor(worker.tid, &ran_ns))
+		; /* whoever sleeps here lets it run */
+	assert_true(WAIT_FOR(has_run(&ran_ns)));
+	worker.may_run = false;
+	assert_true(WAIT_FOR(does_without(&ran_ns)));
+	worker.is_over = true;
+	pthread_join(thread, NULL);
+	assert_int_equal(sched_setaffinity(0, sizeof(before), &before), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -113,6 +156,7 @@ int main(void)
 		cmocka_unit_test(patience__is_for_who_runs),
 		cmocka_unit_test(thread__that_sleeps_has_moved_on),
 		cmocka_unit_test(thread__that_runs_has_time),
+		cmocka_unit_test(thread__that_waits_for_a_processor_lacks_it),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

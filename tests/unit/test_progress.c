@@ -93,6 +93,21 @@ static void poller__that_is_gone_is_replaced(void **state)
 	assert_int_not_equal(atomic_load(&vb_arena->asleep), 0); /* peers ring */
 }
 
+/* Peers are served meanwhile, without learning to ring. */
+static void poller__that_waits_for_a_processor_stays_one(void **state)
+{
+	become_poller();
+	fake.threads_lack_processor = true;
+	for (unsigned i = 0; i < MANY_POLLS; i++) {
+		look();
+		assert_true(vb_progress_is_polled());
+		assert_int_equal(atomic_load(&vb_arena->asleep), 0);
+	}
+	fake.threads_lack_processor = false;
+	look_after(VB_MOST_TICK_NS);
+	assert_false(vb_progress_is_polled());
+}
+
 /* However often the progress thread wakes up for something else, the next look is not before its time. */
 static void poller__is_not_looked_at_too_soon(void **state)
 {
@@ -314,6 +329,7 @@ int main(void)
 		TEST(poller__that_polls_on_is_left_alone),
 		TEST(poller__has_a_second_chance),
 		TEST(poller__that_is_gone_is_replaced),
+		TEST(poller__that_waits_for_a_processor_stays_one),
 		TEST(poller__is_not_looked_at_too_soon),
 		TEST(leader__polls_through_short_waits),
 		TEST(leader__sleeps_in_long_waits),

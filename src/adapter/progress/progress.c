@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include "adapter/memory/arena.h"
 #include "adapter/progress/path.h"
@@ -11,6 +12,7 @@
 #include "base/signals.h"
 #include "base/ticks.h"
 #include "base/tuned.h"
+#include "host/loop/activity.h"
 #include "host/loop/poll_pause.h"
 
 enum {
@@ -43,6 +45,10 @@ static atomic_bool spinning;    /* a thread polls in a loop: the progress thread
 static unsigned seen_polls;     /* by the progress thread, */
 static uint64_t next_look_ns;   /* which looks again then, however often it wakes up meanwhile; 0: at once, */
 static bool was_missed;         /* and has seen no polls once */
+static _Atomic(pid_t) poller;   /* the thread that last began to poll in a loop, */
+static uint64_t poller_ran_ns;  /* and its processor time at the last look that missed its polls */
+static uint64_t tick_ns = VB_TICK_NS; /* from one look to the next; longer if pollers lack processors */
+atomic_bool vb_progress_stands_in;
 /* its last sleep while arrivals were left to the poller; 0: they are not. Its own */
 static uint64_t unwoken_ns;
 static atomic_uint sleep_generation;
@@ -207,7 +213,7 @@ static bool round_once(void)
 	return true;
 }
 
-static void note_poll(void)
+void vb_progress_note_poll(void)
 {
 	bump(&polls);
 	if (vb_likely(!atomic_load_explicit(&vb_arena->asleep, memory_order_relaxed)))
@@ -216,6 +222,7 @@ static void note_poll(void)
 	if (atomic_load_explicit(&spins, memory_order_relaxed) <
 	    atomic_load_explicit(&spin_polls, memory_order_relaxed))
 		return;
+	atomic_store(&poller, gettid());
 	atomic_store(&spinning, true);
 	atomic_store(&vb_arena->asleep, 0);
 	vb_loop_wake(); /* so that the progress thread starts to tick */
@@ -259,7 +266,7 @@ bool vb_progress_poll(bool found)
 {
 	if (vb_unlikely(!vb_arena))
 		return false; /* a forked child that polls its parent's CQ */
-	note_poll();
+	vb_progress_note_poll();
 	vb_segment_yield();
 	if (found)
 		vb_path_note_shm();
@@ -425,14 +432,13 @@ static uint64_t unwoken_tick_ns(void)
 }
 
 /*
- * Something had arrived for which no thread polled. A program that polls in short bouts, and spins on its
- * memory in between, must not count as a busy poller.
+ * Something had arrived for which the poller did not poll. A program that polls in short bouts, and spins on
+ * its memory in between, must seldom count as a busy poller.
  */
-static void note_unpolled_arrivals(bool was_polled)
+static void note_unpolled_arrivals(void)
 {
 	atomic_store(&spins, 0);
-	if (was_polled)
-		atomic_store(&spin_polls, vb_min_u32(atomic_load(&spin_polls) * 8, VB_MOST_SPIN_POLLS));
+	atomic_store(&spin_polls, vb_min_u32(atomic_load(&spin_polls) * 8, VB_MOST_SPIN_POLLS));
 }
 
 static void ask_for_fewer_polls(void)
@@ -455,6 +461,12 @@ static bool keep_ticking(void)
 	return more;
 }
 
+/* Has it had none since the look that missed its polls? */
+static bool poller_lacks_processor(void)
+{
+	return vb_thread_lacks_processor(atomic_load(&poller), &poller_ran_ns);
+}
+
 /*
  * Does a thread still poll? It may have had no processor since the last look, if this thread has used it; so
  * it gets a second chance. A thread in the middle of a system call polls.
@@ -463,6 +475,10 @@ static bool is_polled(unsigned n)
 {
 	bool polled = n != seen_polls || vb_path_is_busy(), is_trusted = polled || !was_missed;
 	was_missed = !polled;
+	if (is_trusted)
+		poller_ran_ns = 0;
+	if (is_trusted && was_missed)
+		poller_lacks_processor();  /* notes its time */
 	return is_trusted;
 }
 
@@ -484,7 +500,7 @@ static uint64_t look_interval_ns(void)
 {
 	static bool second_follows;
 	if (leave_to_poller())
-		return VB_TICK_NS;
+		return tick_ns;
 	second_follows = !second_follows && vb_path_has_arrivals();
 	if (!second_follows)
 		return unwoken_tick_ns();
@@ -492,10 +508,32 @@ static uint64_t look_interval_ns(void)
 	return VB_SECOND_LOOK_NS;
 }
 
+/*
+ * It polls on when it gets a processor. So peers need not learn to ring: with many such processes, each
+ * message would wake a progress thread, and these would keep the pollers from their processors.
+ */
+static uint64_t stand_in_for_poller(uint64_t now_ns)
+{
+	atomic_store(&vb_progress_stands_in, true);
+	make_rounds();
+	vb_path_ring_delayed();
+	tick_ns = vb_min_u64(2 * tick_ns, VB_MOST_TICK_NS);
+	next_look_ns = now_ns + tick_ns;
+	return next_look_ns;
+}
+
+/* The poller had a processor since the last look. Other processes may still compete for it. */
+static void note_polls(void)
+{
+	atomic_store(&vb_progress_stands_in, false);
+	tick_ns = vb_max_u64(tick_ns * 7 / 8, VB_TICK_NS);
+	ask_for_fewer_polls();
+}
+
 /* The progress thread's part. */
 static uint64_t pass(uint64_t now_ns)
 {
-	unsigned n = atomic_load(&polls);
+	unsigned n = atomic_load(&polls) + atomic_load(&hot_polls);
 	bool spins_now = atomic_load(&spinning);
 	if (spins_now && now_ns < next_look_ns) {
 		leave_to_poller();
@@ -505,11 +543,14 @@ static uint64_t pass(uint64_t now_ns)
 		seen_polls = n;
 		next_look_ns = now_ns + look_interval_ns();
 		if (!was_missed)
-			ask_for_fewer_polls();
+			note_polls();
 		return next_look_ns;
 	}
+	if (spins_now && poller_lacks_processor())
+		return stand_in_for_poller(now_ns);
 	next_look_ns = 0;
 	was_missed = false;
+	atomic_store(&vb_progress_stands_in, false);
 	unwoken_ns = 0;
 	seen_polls = n;
 	bool was_polled = atomic_exchange(&spinning, false), ticks = keep_ticking();
@@ -517,8 +558,8 @@ static uint64_t pass(uint64_t now_ns)
 	if (!(atomic_load(&vb_arena->asleep) & VB_ASLEEP_LEADER))
 		atomic_store(&vb_arena->asleep, 0);
 	bool found = make_rounds();
-	if (atomic_exchange(&took_arrivals, false) || found)
-		note_unpolled_arrivals(was_polled);
+	if ((atomic_exchange(&took_arrivals, false) || found) && was_polled)
+		note_unpolled_arrivals();
 	fall_asleep_if_awake();
 	vb_path_ring_delayed();
 	return is_work_waiting() ? 0 : ticks ? now_ns + VB_TICK_NS : UINT64_MAX;

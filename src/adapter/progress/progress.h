@@ -16,6 +16,7 @@
 #ifndef VB_ADAPTER_PROGRESS_H
 #define VB_ADAPTER_PROGRESS_H
 
+#include "adapter/memory/arena.h"
 #include "adapter/object.h"
 
 /* Peers can ring, and the progress thread has work, from here on; once the arena is there. */
@@ -31,6 +32,19 @@ bool vb_progress_is_due(void);
  * happened.
  */
 bool vb_progress_poll(bool found);
+/* The progress thread works while the thread that polls in a loop lacks a processor. */
+extern atomic_bool vb_progress_stands_in;
+void vb_progress_note_poll(void);
+/*
+ * A poll found completions that were there. While the progress thread may have brought them, that counts as
+ * a poll like any other.
+ */
+static inline void vb_progress_note_completions(void)
+{
+	if (vb_unlikely(atomic_load_explicit(&vb_progress_stands_in, memory_order_relaxed)) ||
+	    vb_unlikely(vb_arena && atomic_load_explicit(&vb_arena->asleep, memory_order_relaxed)))
+		vb_progress_note_poll();
+}
 /*
  * The calling thread leads from here on, until it calls vb_progress_lead_end: peers ring it instead of
  * the progress thread, and it makes the rounds, in vb_progress_lead_until. False: another thread does, or the

@@ -146,6 +146,7 @@ static __attribute__((noinline)) int poll_special(struct vb_cq *cq, uint32_t n, 
 	if (vb_cq_is(cq, VB_CQ_CAPTURED))
 		vb_note_polled(cq, first);
 	vb_unlock(&cq->lock);
+	vb_progress_note_completions();
 	return !got && overrun ? -EIO : got;
 }
 
@@ -161,6 +162,7 @@ static inline __attribute__((always_inline)) int poll(struct vb_cq *cq, uint32_t
 	}
 	int got = take_locked(cq, n, to);
 	vb_unlock(&cq->lock);
+	vb_progress_note_completions();
 	return got;
 }
 

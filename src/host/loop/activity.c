@@ -109,3 +109,10 @@ bool vb_thread_has_moved_on(struct vb_thread_looks *looks)
 	looks->ran_ns = ran_ns;
 	return has_slept_on || ran_ns - looks->first_ns > VB_THREAD_RUNS_NS;
 }
+
+bool vb_thread_lacks_processor(pid_t tid, uint64_t *ran_ns)
+{
+	uint64_t before_ns = *ran_ns;
+	*ran_ns = time_run_ns(tid);
+	return before_ns && *ran_ns == before_ns && !sleeps(tid);
+}
