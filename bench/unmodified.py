@@ -15,7 +15,7 @@ import harness
 import svg
 import tools
 from experiment import Experiment, Failed, NotMeasured, Row, at_least, at_most
-from rows import KIB, LOOPBACK, MIB, size_name
+from rows import KIB, LOOPBACK, MIB, WIRE_MTU, size_name
 
 ROUNDS = 20000
 RANKS = 64
@@ -38,7 +38,7 @@ def placement(bench):
 
 def experiments(bench, network):
     a, b = network.host("a"), network.host("b")
-    network.join(a, b)
+    network.join(a, b, mtu=WIRE_MTU)
     end = a.endpoint(bench.tools.build)
     one_host = tuple(tools.through(end, "taskset", "-c", str(cpu)) for cpu in tools.two_cpus())
     yield from ucx_rows(bench, one_host)
@@ -261,7 +261,8 @@ def libfabric_bandwidth(output):
 
 
 def rsocket_rows(bench, end):
-    """Over the wire, with calls that block."""
+    """Over the wire, with calls that block. Between two programs of a host, TCP's segments of 64 KiB are not
+    cut; packets of RoCEv2 have 4096 bytes at most."""
     off = tools.through(end, "env", "VERBATIM_LOCAL=off")
     for size, iterations, transfers, unit, read, goal in (
         (64, 5000, 1, "ns", rstream_ns, at_most(1.2)),

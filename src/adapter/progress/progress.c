@@ -410,6 +410,12 @@ void vb_progress_lead_end(void)
 
 /* ---- arming, and the progress thread ---- */
 
+void vb_progress_before_arming(void)
+{
+	if (vb_likely(vb_arena))
+		round_once();
+}
+
 void vb_progress_arm(void)
 {
 	end_abandoned_lead();

@@ -68,6 +68,11 @@ static inline bool vb_progress_is_ticking(void)
 {
 	return atomic_load_explicit(&vb_progress_ticks, memory_order_relaxed);
 }
+/*
+ * One round, before a CQ is armed. What it brings needs no event, since a program polls once more after it
+ * has armed (ibv_req_notify_cq(3)). After the arming, the progress thread would have to be woken for it.
+ */
+void vb_progress_before_arming(void);
 /* The calling thread may go to sleep on a completion channel now: peers must ring from here on. */
 void vb_progress_arm(void);
 /* Queues a QP for its path's run. */

@@ -272,6 +272,7 @@ static bool note_backlog_locked(struct vb_cq *cq)
 
 int vb_cq_arm(struct vb_cq *cq, bool solicited_only)
 {
+	vb_progress_before_arming();
 	vb_lock(&cq->lock);
 	if (cq->armed != 1)
 		cq->armed = solicited_only ? 2 : 1;
