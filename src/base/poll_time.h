@@ -8,6 +8,9 @@
  * while: one of them may have to send the answer. If the answer then comes at once, it was the peer that ran,
  * and the thread goes on polling. Otherwise two programs on one processor would sleep and wake each other.
  * Only one of them could run at a time, so the kernel would not move the other to a free processor.
+ *
+ * A thread whose last wait let others run yields at once in its next one: on a processor that the two share,
+ * each look before would be in vain.
  */
 #ifndef VB_BASE_POLL_TIME_H
 #define VB_BASE_POLL_TIME_H
@@ -18,6 +21,8 @@
 struct vb_poll_time {
 	uint32_t ns;            /* to poll in the next wait; 0 at first */
 	uint64_t rests_from_ns, rests_until_ns; /* it does not poll in between */
+	uint64_t others_ran_ns; /* when another thread last had its turn while this one yielded */
+	bool yields_first;      /* that was in the last wait: the peer may need this processor */
 };
 
 /* A wait begins. When does its polling end? now_ns: at once. */
@@ -33,6 +38,8 @@ static inline uint64_t vb_poll_time_end(const struct vb_poll_time *t, uint64_t n
 static inline bool vb_poll_time_met_others(struct vb_poll_time *t, uint64_t before_ns, uint64_t now_ns)
 {
 	uint64_t took_ns = now_ns - before_ns;
+	if (took_ns >= VB_TURN_NS)
+		t->others_ran_ns = now_ns;
 	if (took_ns < VB_SWITCH_NS)
 		return false;
 	t->rests_from_ns = now_ns;
@@ -44,6 +51,7 @@ static inline bool vb_poll_time_met_others(struct vb_poll_time *t, uint64_t befo
 static inline void vb_poll_time_learn(struct vb_poll_time *t, uint64_t since_ns, uint64_t now_ns)
 {
 	uint64_t waited_ns = now_ns - since_ns;
+	t->yields_first = t->others_ran_ns > since_ns;
 	if (waited_ns > VB_MOST_POLL_NS) {
 		t->ns = 0;
 		return;

@@ -142,6 +142,12 @@ enum {
 	VB_FIRST_POLL_NS = 10000,
 	VB_MOST_POLL_NS = 200 * VB_NS_PER_US,
 	/*
+	 * In a yield that took VB_TURN_NS another thread ran: the kernel returns from others within half of
+	 * it. Shorter: each yield counts. Longer: a peer on the same processor that answers at once goes
+	 * unnoticed.
+	 */
+	VB_TURN_NS = VB_NS_PER_US,
+	/*
 	 * A yield that took VB_SWITCH_NS has let another thread work for longer than a wake-up takes. Shorter
 	 * ones pay: the thread that ran may be the peer, or this process's own progress thread. After a long
 	 * one the thread does not poll before it sleeps, for VB_REST_TIMES the yield's time, and

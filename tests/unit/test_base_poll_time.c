@@ -124,6 +124,21 @@ static void learn__leaves_the_rest_that_began_in_an_earlier_wait(void **state)
 	assert_int_equal(vb_poll_time_end(&t, since + 1000), since + 1000);
 }
 
+static void learn__yields_first_after_a_wait_that_let_others_run(void **state)
+{
+	struct vb_poll_time t = { .ns = VB_FIRST_POLL_NS };
+	(void)state;
+
+	assert_false(vb_poll_time_met_others(&t, 2000, 2000 + VB_TURN_NS - 1));
+	vb_poll_time_learn(&t, 1000, 5000);
+	assert_false(t.yields_first);
+	assert_false(vb_poll_time_met_others(&t, 6000, 6000 + VB_TURN_NS));
+	vb_poll_time_learn(&t, 5000, 8000);
+	assert_true(t.yields_first);
+	vb_poll_time_learn(&t, 8000, 9000); /* none ran in this one */
+	assert_false(t.yields_first);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -134,6 +149,7 @@ int main(void)
 		cmocka_unit_test(learn__ends_the_rest_that_began_in_a_short_wait),
 		cmocka_unit_test(learn__leaves_the_rest_after_a_long_wait),
 		cmocka_unit_test(learn__leaves_the_rest_that_began_in_an_earlier_wait),
+		cmocka_unit_test(learn__yields_first_after_a_wait_that_let_others_run),
 		cmocka_unit_test(end__is_when_it_has_polled_so_long),
 		cmocka_unit_test(end__is_at_once_while_others_want_the_processor),
 	};

@@ -59,11 +59,26 @@ static void pause__for_the_progress_thread_does_not(void **state)
 	assert_int_equal(t.rests_until_ns, 0);
 }
 
+static void pause__yields_at_once_where_the_peer_needs_the_processor(void **state)
+{
+	struct vb_poll_time t = { .yields_first = true };
+
+	yields = 0;
+	yield_takes_ns = VB_TURN_NS;
+	wakes_progress_thread = 0;
+	assert_true(vb_poll_pause(&t, 1));
+	assert_int_equal(yields, 1);
+	assert_true(t.others_ran_ns == vb_now_ns());
+	assert_true(vb_poll_pause(&t, 2)); /* and then as usual */
+	assert_int_equal(yields, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(pauses__yield_now_and_then),
 		cmocka_unit_test(pause__beside_others_ends_the_polling),
+		cmocka_unit_test(pause__yields_at_once_where_the_peer_needs_the_processor),
 		cmocka_unit_test(pause__for_the_progress_thread_does_not),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
