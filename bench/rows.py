@@ -159,7 +159,7 @@ def datagrams_beside_udp(bench, ends, size=8):
 
 def four_threads_beside_ucx(bench, ends, size=64 * KIB):
     """An ordinary user's program of four threads: its memory cannot be moved, because another thread may use
-    it, and nothing tells when."""
+    it, and nothing tells when. UCX's memory comes from the heap, too, and not from what it shares."""
     iterations, user = BANDWIDTH_ITERATIONS[size], tools.as_ordinary_user
     peers = [user(end) for end in ends]
     rows = tuple(
@@ -182,7 +182,7 @@ def four_threads_beside_ucx(bench, ends, size=64 * KIB):
                 user(LOOPBACK), "threads", size, iterations, *tools.two_cpus()
             ),
             **{
-                test: bench.tools.ucx(peers, test, size, iterations, "posix,cma")
+                test: bench.tools.ucx(peers, test, size, iterations, "posix,cma", UCX_ALLOC_PRIO="heap")
                 for test in ("ucp_put_bw", "tag_bw")
             },
         },

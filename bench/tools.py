@@ -94,10 +94,11 @@ class Tools:
         case = programs.perftest(program, options, iterations=iterations, limit_s=LIMIT_S)
         return functools.partial(self.pair, case, ends, server_says)
 
-    def ucx(self, ends, test, size, iterations, transports="posix"):
+    def ucx(self, ends, test, size, iterations, transports="posix", **environment):
         command = f"{harness.ucx_perftest()} -f -p {{port}} -t {test} -s {size} -n {iterations} -w {max(10, iterations // 20)}"
         case = harness.Case(f"{test} {size}", server=command, client=f"{command} {{addr}}", limit_s=LIMIT_S)
-        return functools.partial(self.pair, case, [bare(end, UCX_TLS=transports, **UCX) for end in ends])
+        settings = {"UCX_TLS": transports, **UCX, **environment}
+        return functools.partial(self.pair, case, [bare(end, **settings) for end in ends])
 
     def iperf3(self, ends, seconds, size=None):
         case = harness.Case(
