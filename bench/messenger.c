@@ -133,7 +133,7 @@ static struct ibv_wc next_completion(struct end *end)
 	}
 }
 
-/* The slot of the next message that came; it is received into again before its sender can use it. */
+/* Waits for a message, and posts the receive of its slot again. Returns the slot. */
 static uint64_t await_message(struct end *end)
 {
 	struct ibv_wc wc;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Runs a program, and says behind its output how much memory it had at most, what it shares included. A small
- * program of its own, because a child begins with its parent's peak. usage: peak PROGRAM [ARGUMENT...]
+ * Runs a program, and then prints its peak of resident memory, shared pages included. Nothing else is in this
+ * program, because a child process starts with its parent's peak. usage: peak PROGRAM [ARGUMENT...]
  */
 #include <errno.h>
 #include <spawn.h>

@@ -26,6 +26,7 @@ BANDWIDTH_ITERATIONS = {
 # Many more pass where no network is between: else what the first messages take would count.
 SHARED_MEMORY_ITERATIONS = {size: 10 * iterations for size, iterations in BANDWIDTH_ITERATIONS.items()}
 MANY_QPS = 10000
+PROCESS_VM = "VERBATIM_COPY=process_vm"
 
 
 def size_name(size):
@@ -198,15 +199,13 @@ def peak_beside_process_vm(bench, ends, size=4 * MIB):
         sides = [tools.through(end, "env", *settings, bench.tools.own("peak")) for end in ends]
         return bench.tools.perftest(sides, "ib_write_bw", f"-s {size}", 100, server_says=True)
 
-    row = Row(
+    return beside_peers(
         f"memory of ib_write_bw's server at most, buffers of {size_name(2 * size)}",
         "B",
-        lambda outputs: peak(outputs["verbatim"]),
-        at_most(1.2),
-        lambda outputs: peak(outputs["process_vm"]),
-        "VERBATIM_COPY=process_vm",
+        run(),
+        peak,
+        ((PROCESS_VM, run(PROCESS_VM), peak, at_most(1.2)),),
     )
-    return Experiment({"verbatim": run(), "process_vm": run("VERBATIM_COPY=process_vm")}, (row,))
 
 
 def rate_of_messages(bench, ends, operation, goal):
@@ -380,43 +379,29 @@ def scale(bench, _network):
 
 def clients_beside_process_vm(bench, count=200):
     """No region may move, nor anything be looked up, for a connection that carries a message or two."""
-    process_vm = tools.through(LOOPBACK, "env", "VERBATIM_COPY=process_vm")
-    rate, what = tools.named("connections_per_s"), f"{count} clients of a server, a process each"
-    return Experiment(
-        {
-            "verbatim": bench.tools.own_program(LOOPBACK, "clients", count),
-            "process_vm": bench.tools.own_program(process_vm, "clients", count),
-        },
-        (
-            alone(f"{what}: connections", "/s", "verbatim", "connections_per_s", at_least(1000)),
-            Row(
-                f"{what}: connections",
-                "/s",
-                lambda outputs: rate(outputs["verbatim"]),
-                at_least(0.9),
-                lambda outputs: rate(outputs["process_vm"]),
-                "VERBATIM_COPY=process_vm",
-            ),
-        ),
+    name, what = "connections_per_s", f"{count} clients of a server, a process each: connections"
+    rate, copying = tools.named(name), tools.through(LOOPBACK, "env", PROCESS_VM)
+    pair = beside_peers(
+        what,
+        "/s",
+        bench.tools.own_program(LOOPBACK, "clients", count),
+        rate,
+        ((PROCESS_VM, bench.tools.own_program(copying, "clients", count), rate, at_least(0.9)),),
     )
+    return Experiment(pair.runs, (alone(what, "/s", "verbatim", name, at_least(1000)), *pair.rows))
 
 
 def messenger_beside_tcp(bench, size, answers):
+    def run(kind):
+        return bench.tools.own_program(LOOPBACK, "messenger", kind, size, answers)
+
     rate = tools.named("bytes_per_s")
-    row = Row(
+    return beside_peers(
         f"requests and answers of {size_name(size)} by events, three threads a side",
         "B/s",
-        lambda outputs: rate(outputs["verbatim"]),
-        at_least(1.5),
-        lambda outputs: rate(outputs["TCP"]),
-        "TCP",
-    )
-    return Experiment(
-        {
-            "verbatim": bench.tools.own_program(LOOPBACK, "messenger", "rdma", size, answers),
-            "TCP": bench.tools.own_program(LOOPBACK, "messenger", "tcp", size, answers),
-        },
-        (row,),
+        run("rdma"),
+        rate,
+        (("TCP", run("tcp"), rate, at_least(1.5)),),
     )
 
 

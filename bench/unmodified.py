@@ -133,8 +133,6 @@ def mpi_rows(bench, end):
                 tools.named("bytes_per_s"),
                 at_least(1),
             )
-
-
     yield beside(
         f"Open MPI over rc_v: {RANKS} ranks, all to all, messages",
         "/s",

@@ -142,9 +142,9 @@ enum {
 	VB_FIRST_POLL_NS = 10000,
 	VB_MOST_POLL_NS = 200 * VB_NS_PER_US,
 	/*
-	 * In a yield that took VB_TURN_NS another thread ran: the kernel returns from others within half of
-	 * it. Shorter: each yield counts. Longer: a peer on the same processor that answers at once goes
-	 * unnoticed.
+	 * A yield that took VB_TURN_NS let another thread run. With no other thread to run, sched_yield(2)
+	 * returns within half of that. Shorter: each yield counts. Longer: a peer on the same processor that
+	 * answers at once goes unnoticed.
 	 */
 	VB_TURN_NS = VB_NS_PER_US,
 	/*

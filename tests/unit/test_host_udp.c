@@ -1001,7 +1001,7 @@ static void receive_unasked(int sock)
 	hear(sock);
 }
 
-/* Processes that do not use the wire probe nobody. A packet that goes astray makes its receiver learn. */
+/* Processes that do not use the wire send no probes. One that receives another's packet learns the table. */
 static void unasked_world(int sock)
 {
 	struct child children[3];

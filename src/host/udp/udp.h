@@ -44,10 +44,10 @@ void vb_udp_set_handler(void (*packet)(const struct vb_udp_packet *packet), void
 VB_EXPORT int vb_udp_open(void);
 bool vb_udp_is_open(void);
 /*
- * Waits until packets for this process come to it directly (udp_steer.c): some ms at the first call after the
- * sockets were opened, up to 1 s if other processes do not answer. The progress thread does the learning. So
- * the caller must hold no lock that this thread takes; in the progress thread itself the function returns at
- * once.
+ * Waits until the kernel delivers this process's packets to it directly (udp_steer.c). The first call after
+ * the sockets were opened takes some ms, and up to 1 s if other processes do not answer. The progress thread
+ * learns the table, so the caller must hold no lock that this thread takes. In the progress thread itself the
+ * function returns at once.
  */
 VB_EXPORT void vb_udp_await_steering(void);
 /*
