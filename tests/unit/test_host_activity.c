@@ -107,29 +107,29 @@ static void thread__that_runs_has_time(void **state)
 	assert_true(WAIT_FOR(vb_thread_has_moved_on(&(struct vb_thread_looks){ .tid = worker.tid })));
 }
 
-static bool has_run(uint64_t *ran_ns)
+/* A look that tells nothing yet. */
+static uint64_t time_run(void)
 {
-	uint64_t before = *ran_ns;
-	bool lacks = vb_thread_lacks_processor(worker.tid, ran_ns);
-	assert_true(!lacks || *ran_ns == before);
-	return *ran_ns != before;
+	uint64_t ran_ns = 0;
+	assert_false(vb_thread_lacks_processor(worker.tid, &ran_ns));
+	return ran_ns;
 }
 
-static bool does_without(uint64_t *ran_ns)
+static bool sleeps_and_lacks_none(void)
 {
-	uint64_t before = *ran_ns;
-	return !vb_thread_lacks_processor(worker.tid, ran_ns) && *ran_ns == before;
+	uint64_t ran_ns = time_run();
+	return !vb_thread_lacks_processor(worker.tid, &ran_ns) && time_run() == ran_ns;
 }
 
 /*
- * A thread of the idle class on the processor on which this one spins: it lacks it from one look to the next.
- * One that sleeps does not lack one, nor one that runs.
+ * A thread of the idle class on the processor on which this one spins: it hardly runs from one look to the
+ * next. One that sleeps does not lack a processor, nor one that runs.
  */
 static void thread__that_waits_for_a_processor_lacks_it(void **state)
 {
 	const struct sched_param idle = { 0 };
 	cpu_set_t before, one;
-	uint64_t ran_ns = 0;
+	uint64_t ran_ns;
 	assert_int_equal(sched_getaffinity(0, sizeof(before), &before), 0);
 	CPU_ZERO(&one);
 	CPU_SET(sched_getcpu(), &one);
@@ -137,13 +137,14 @@ static void thread__that_waits_for_a_processor_lacks_it(void **state)
 	pthread_t thread = start_worker(true);
 	assert_int_equal(pthread_setschedparam(thread, SCHED_IDLE, &idle), 0);
 	sched_yield();
-	assert_false(vb_thread_lacks_processor(worker.tid, &ran_ns)); /* one look tells nothing */
+	do
+		ran_ns = time_run(); /* whoever sleeps here lets it run */
+	while (!vb_thread_lacks_processor(worker.tid, &ran_ns));
 	assert_true(ran_ns > 0);
-	while (!vb_thread_lacks_processor(worker.tid, &ran_ns))
-		; /* whoever sleeps here lets it run */
-	assert_true(WAIT_FOR(has_run(&ran_ns)));
+	assert_true(WAIT_FOR(!vb_thread_lacks_processor(worker.tid, &ran_ns)));
+	assert_true(time_run() - ran_ns > VB_THREAD_HARDLY_RUNS_NS);
 	worker.may_run = false;
-	assert_true(WAIT_FOR(does_without(&ran_ns)));
+	assert_true(WAIT_FOR(sleeps_and_lacks_none()));
 	worker.is_over = true;
 	pthread_join(thread, NULL);
 	assert_int_equal(sched_setaffinity(0, sizeof(before), &before), 0);

@@ -46,7 +46,7 @@ static unsigned seen_polls;     /* by the progress thread, */
 static uint64_t next_look_ns;   /* which looks again then, however often it wakes up meanwhile; 0: at once, */
 static bool was_missed;         /* and has seen no polls once */
 static _Atomic(pid_t) poller;   /* the thread that last began to poll in a loop, */
-static uint64_t poller_ran_ns;  /* and its processor time at the last look that missed its polls */
+static uint64_t poller_ran_ns;  /* and its processor time at the first look that missed its polls */
 static uint64_t tick_ns = VB_TICK_NS; /* from one look to the next; longer if pollers lack processors */
 atomic_bool vb_progress_stands_in;
 /* its last sleep while arrivals were left to the poller; 0: they are not. Its own */
@@ -433,7 +433,7 @@ void vb_progress_arm(void)
 /* Grows while the poller takes all arrivals: what a late look costs stays a share of that time. */
 static uint64_t unwoken_tick_ns(void)
 {
-	unwoken_ns = vb_min_u64(unwoken_ns ? unwoken_ns * 5 / 4 : VB_UNWOKEN_TICK_NS, VB_TICK_NS);
+	unwoken_ns = vb_min_u64(unwoken_ns ? unwoken_ns * 5 / 4 : VB_UNWOKEN_TICK_NS, tick_ns);
 	return unwoken_ns;
 }
 
@@ -467,7 +467,7 @@ static bool keep_ticking(void)
 	return more;
 }
 
-/* Has it had none since the look that missed its polls? */
+/* Has it hardly had one since the first look that missed its polls? */
 static bool poller_lacks_processor(void)
 {
 	return vb_thread_lacks_processor(atomic_load(&poller), &poller_ran_ns);

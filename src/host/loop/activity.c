@@ -112,7 +112,10 @@ bool vb_thread_has_moved_on(struct vb_thread_looks *looks)
 
 bool vb_thread_lacks_processor(pid_t tid, uint64_t *ran_ns)
 {
-	uint64_t before_ns = *ran_ns;
-	*ran_ns = time_run_ns(tid);
-	return before_ns && *ran_ns == before_ns && !sleeps(tid);
+	uint64_t now_ns = time_run_ns(tid);
+	if (!*ran_ns) {
+		*ran_ns = now_ns;
+		return false;
+	}
+	return now_ns && now_ns - *ran_ns <= VB_THREAD_HARDLY_RUNS_NS && !sleeps(tid);
 }

@@ -49,9 +49,11 @@ enum { VB_THREAD_RUNS_NS = 10 * VB_NS_PER_MS };
 bool vb_thread_has_moved_on(struct vb_thread_looks *looks);
 
 /*
- * True: the thread, one of this process, wants a processor and has had none since the last call with this
- * ran_ns, which is 0 at first. False where /proc does not tell.
+ * True: the thread, one of this process, wants a processor and has hardly had one since the first call with
+ * this ran_ns, which is 0 before that. Hardly: VB_THREAD_HARDLY_RUNS_NS at most. False where /proc does not
+ * tell.
  */
+enum { VB_THREAD_HARDLY_RUNS_NS = 200 * VB_NS_PER_US };
 bool vb_thread_lacks_processor(pid_t tid, uint64_t *ran_ns);
 
 #endif
