@@ -84,9 +84,10 @@ static int parse_grh(const struct ibv_grh *grh, struct route *r)
 
 static int find_gid(struct vb_device *dev, const union ibv_gid *gid)
 {
-	struct in6_addr ip;
-	for (unsigned i = 0; i < VB_GID_TABLE; i++)
-		if (!vb_device_gid(dev, i, &ip) && !memcmp(&ip, gid->raw, sizeof(ip)))
+	struct in6_addr table[VB_GID_TABLE];
+	unsigned used = vb_device_gids(dev, table);
+	for (unsigned i = 0; i < used; i++)
+		if (!IN6_IS_ADDR_UNSPECIFIED(&table[i]) && !memcmp(&table[i], gid->raw, sizeof(table[i])))
 			return (int)i;
 	return -ENOENT;
 }

@@ -187,13 +187,14 @@ VB_EXPORT ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_g
 				       size_t max_entries, uint32_t flags, size_t entry_size)
 {
 	struct vb_device *dev = vb_device_of(context);
-	struct in6_addr ip;
+	struct in6_addr table[VB_GID_TABLE];
 	size_t n = 0;
 	int err = check_entry_size(entry_size, flags);
 	if (err)
 		return err;
-	for (uint32_t i = 0; i < VB_GID_TABLE; i++) {
-		if (vb_device_gid(dev, i, &ip))
+	unsigned used = vb_device_gids(dev, table);
+	for (uint32_t i = 0; i < used; i++) {
+		if (IN6_IS_ADDR_UNSPECIFIED(&table[i]))
 			continue;
 		if (n == max_entries) {
 			vb_explain("ibv_query_gid_table", "the table has more entries than max_entries (%zu)",
@@ -202,7 +203,7 @@ VB_EXPORT ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_g
 		}
 		struct ibv_gid_entry *entry = (struct ibv_gid_entry *)((char *)entries + n++ * entry_size);
 		memset(entry, 0, entry_size);
-		fill_entry(dev, i, &ip, entry);
+		fill_entry(dev, i, &table[i], entry);
 	}
 	return (ssize_t)n;
 }

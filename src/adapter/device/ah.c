@@ -22,9 +22,13 @@ static int refuse(const char *call, const char *member, const char *why)
 /* The index of the first entry with an IPv4 address, or with another one; -1: there is none. */
 static int first_gid(struct vb_device *dev, bool ipv4, struct in6_addr *gid)
 {
-	for (unsigned i = 0; i < VB_GID_TABLE; i++)
-		if (!vb_device_gid(dev, i, gid) && vb_ip_is_v4(gid) == ipv4)
+	struct in6_addr table[VB_GID_TABLE];
+	unsigned used = vb_device_gids(dev, table);
+	for (unsigned i = 0; i < used; i++)
+		if (!IN6_IS_ADDR_UNSPECIFIED(&table[i]) && vb_ip_is_v4(&table[i]) == ipv4) {
+			*gid = table[i];
 			return (int)i;
+		}
 	return -1;
 }
 

@@ -448,6 +448,15 @@ int vb_device_gid(struct vb_device *dev, unsigned index, struct in6_addr *gid)
 	return IN6_IS_ADDR_UNSPECIFIED(gid) ? -ENODATA : 0;
 }
 
+unsigned vb_device_gids(struct vb_device *dev, struct in6_addr table[VB_GID_TABLE])
+{
+	pthread_mutex_lock(&dev->lock);
+	unsigned n = dev->gids;
+	memcpy(table, dev->gid, n * sizeof(*table));
+	pthread_mutex_unlock(&dev->lock);
+	return n;
+}
+
 bool vb_device_gid_is_local(const struct in6_addr *gid)
 {
 	struct vb_device *dev;

@@ -55,6 +55,8 @@ void vb_port_attr(struct vb_device *dev, struct ibv_port_attr *attr);
 uint32_t vb_port_mbps(struct vb_device *dev);
 /* -EINVAL beyond the table, -ENODATA for a hole (gid is zero then). */
 int vb_device_gid(struct vb_device *dev, unsigned index, struct in6_addr *gid);
+/* All at one moment. Returns how many entries are written; a hole among them is zero. */
+unsigned vb_device_gids(struct vb_device *dev, struct in6_addr table[VB_GID_TABLE]);
 /* Is it a GID of one of this host's known devices? An EUI-64 GID need not be an address of the interface. */
 bool vb_device_gid_is_local(const struct in6_addr *gid);
 
