@@ -340,7 +340,7 @@ static void look_until(bool (*is_over)(void *arg), void *arg, uint64_t until_ns)
 
 /*
  * Signals wait meanwhile: a handler may jump out, and here the thread may hold locks. -EINTR: one came that
- * ends a read(2).
+ * ends a read(2), and what the caller waits for did not.
  */
 static int poll_as_leader(bool (*is_over)(void *arg), void *arg, uint64_t until_ns)
 {
@@ -351,7 +351,7 @@ static int poll_as_leader(bool (*is_over)(void *arg), void *arg, uint64_t until_
 	if (is_covered_by_tick())
 		look_until(is_over, arg, until_ns);
 	rounds_for = NULL;
-	bool ends = vb_signals_interrupt(&mask);
+	bool ends = !is_over(arg) && vb_signals_interrupt(&mask);
 	vb_signals_release(&mask);
 	return ends ? -EINTR : 0;
 }

@@ -10,16 +10,17 @@
 #include "host/host.h"
 
 /*
- * The caller has looked `looks` times in a row and found nothing. Pauses the processor. Each
- * VB_YIELD_EVERY_POLLS looks, and at the first if the peer may need this processor, yields it. False: another
- * thread has run for long meanwhile, so the caller should stop polling. If the progress thread woke up
- * meanwhile, it worked for the caller, and true is returned.
+ * The caller has looked `looks` times in a row and found nothing. Pauses the processor. After each
+ * VB_YIELD_EVERY_POLLS looks, and after the first if the peer may need this processor, yields it instead.
+ * False: another thread has run for long meanwhile, so the caller should stop polling. If the progress thread
+ * woke up meanwhile, it worked for the caller, and true is returned.
  */
 static inline bool vb_poll_pause(struct vb_poll_time *t, unsigned looks)
 {
-	vb_pause();
-	if (looks % VB_YIELD_EVERY_POLLS && !(looks == 1 && t->yields_first))
+	if (looks % VB_YIELD_EVERY_POLLS && !(looks == 1 && t->yields_first)) {
+		vb_pause();
 		return true;
+	}
 	uint64_t before_ns = vb_now_ns(), sleeps = vb_loop_sleeps();
 	sched_yield();
 	return sleeps != vb_loop_sleeps() || !vb_poll_time_met_others(t, before_ns, vb_now_ns());
