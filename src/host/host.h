@@ -191,7 +191,9 @@ VB_EXPORT void vb_timer_set(struct vb_timer *t, uint64_t deadline_ns);
  */
 VB_EXPORT void vb_timer_cancel(struct vb_timer *t);
 
-/* Makes the progress thread run its pass soon (eventfd write; async-signal-safe). */
+/*
+ * Makes the progress thread run its pass soon. A system call only if that thread sleeps. Async-signal-safe.
+ */
 VB_EXPORT void vb_loop_wake(void);
 /* The eventfd behind vb_loop_wake, which peers get and write to. Valid while the host lives. */
 VB_EXPORT int vb_loop_eventfd(void);

@@ -444,6 +444,53 @@ static void loop_set_pass__runs_it_as_it_asks(void **state)
 	pass_answer = UINT64_MAX;
 }
 
+/* ---- wake-ups while it is awake ---- */
+
+static atomic_bool may_return;
+
+static uint64_t busy_pass(uint64_t now_ns)
+{
+	passes++;
+	while (!may_return)
+		usleep(1000);
+	return UINT64_MAX;
+}
+
+static uint64_t waking_pass(uint64_t now_ns)
+{
+	if (!passes++)
+		vb_loop_wake();
+	return UINT64_MAX;
+}
+
+/* They take no system call, and none is lost. */
+static void loop_wake__of_a_busy_thread_runs_the_pass_again(void **state)
+{
+	uint64_t count;
+	passes = 0;
+	may_return = false;
+	vb_loop_set_pass(busy_pass);
+	assert_true(WAIT_FOR(passes));
+	while (read(vb_loop_eventfd(), &count, sizeof(count)) > 0)
+		;
+	for (int i = 0; i < 3; i++)
+		vb_loop_wake();
+	assert_int_equal(read(vb_loop_eventfd(), &count, sizeof(count)), -1);
+	assert_int_equal(passes, 1);
+	may_return = true;
+	assert_true(WAIT_FOR(passes == 2));
+	assert_true(WAIT_FOR(sleeps_for_a_while()));
+	assert_int_equal(passes, 2);
+}
+
+static void loop_wake__by_the_thread_itself_runs_the_pass_again(void **state)
+{
+	passes = 0;
+	vb_loop_set_pass(waking_pass);
+	assert_true(WAIT_FOR(passes >= 2));
+	assert_true(WAIT_FOR(sleeps_for_a_while()));
+}
+
 static atomic_int trapped;
 
 static void note_trap(int sig) { trapped++; }
@@ -574,6 +621,8 @@ int main(void)
 		cmocka_unit_test(loop__sleeps_where_sandboxes_refuse_epoll_pwait2),
 		cmocka_unit_test(loop__sleeps_when_the_program_has_closed_its_descriptors),
 		cmocka_unit_test(loop_set_pass__runs_it_as_it_asks),
+		cmocka_unit_test(loop_wake__of_a_busy_thread_runs_the_pass_again),
+		cmocka_unit_test(loop_wake__by_the_thread_itself_runs_the_pass_again),
 	};
 	return cmocka_run_group_tests(tests, start_host, stop_host);
 }

@@ -81,7 +81,35 @@ static void ring_own(const atomic_int *eventfd)
 		errno = saved_errno;
 }
 
-void vb_loop_wake(void) { ring_own(&event_fd); }
+/*
+ * A thread that is awake needs no write to its eventfd: before it sleeps it says so, and then looks whether
+ * there were wake-ups since it last looked for work.
+ */
+static atomic_uint wakes;
+static unsigned seen_wakes;    /* the thread's own */
+static atomic_bool is_asleep;  /* and nobody has rung it since */
+
+void vb_loop_wake(void)
+{
+	atomic_fetch_add(&wakes, 1);
+	if (atomic_load(&is_asleep) && atomic_exchange(&is_asleep, false))
+		ring_own(&event_fd);
+}
+
+/* False: it may not sleep. */
+static bool fall_asleep(void)
+{
+	atomic_store(&is_asleep, true);
+	return atomic_load(&wakes) == seen_wakes;
+}
+
+/* It looks for work next. */
+static void be_awake(void)
+{
+	atomic_store(&is_asleep, false);
+	seen_wakes = atomic_load(&wakes);
+}
+
 void vb_loop_wake_waiter(void) { ring_own(&waiter_fd); }
 
 void vb_eventfd_ring(int fd)
@@ -465,10 +493,14 @@ __attribute__((noreturn)) static void *loop_main(void *unused)
 	ask_for_short_slices();
 	in_loop = true;
 	for (;;) {
-		uint64_t until = plan_sleep(deadline), since = until ? vb_now_ns() : 0;
+		uint64_t until = plan_sleep(deadline);
+		if (until && !fall_asleep())
+			until = 0;
+		uint64_t since = until ? vb_now_ns() : 0;
 		int n = wait_events(events, until);
 		if (vb_unlikely(n < 0 && errno != EINTR))
 			sleep_without_descriptors(until);
+		be_awake();
 		end_sleep();
 		if (since)
 			note_sleep(since);
@@ -567,6 +599,7 @@ void vb_loop_forget(void)
 	running_watch = NULL;
 	running_timer = NULL;
 	wait_until = 0;
+	atomic_store(&is_asleep, false);
 	atomic_store(&sleeps, 0);
 	atomic_store(&asleep_ns, 0);
 	if (watches)
