@@ -65,11 +65,18 @@ enum {
 	 */
 	VB_TICK_NS = VB_NS_PER_MS,
 	/*
-	 * The longest of these times. It grows from VB_TICK_NS on while looks find that the poller waits for
-	 * a processor. Longer: a program that stops polling then, or hardly gets a processor, is served
-	 * later. Shorter: with many more threads than processors, the looks take what the pollers lack.
+	 * The longest of these times. It grows from VB_TICK_NS on while looks find that the poller wants a
+	 * processor and that others had it for more than half of the time. Longer: a program that stops
+	 * polling then, or hardly gets a processor, is served later. Shorter: with many more threads than
+	 * processors, the looks take what the pollers lack.
 	 */
 	VB_MOST_TICK_NS = 16 * VB_NS_PER_MS,
+	/*
+	 * A poller that wants a processor, and has not polled, is one until it has run for so long. More: a
+	 * program that stops polling on a busy machine waits for the next look. Less: one that is preempted
+	 * on its way to the next poll no longer counts, and each message wakes the progress thread.
+	 */
+	VB_HARDLY_RUNS_NS = 200 * VB_NS_PER_US,
 	/* The first of these if arrivals do not wake it: the poller may spin on its memory instead. */
 	VB_UNWOKEN_TICK_NS = 100 * VB_NS_PER_US,
 	/*

@@ -421,7 +421,11 @@ void vb_link_end(int fd) { fake.has_hung_up = true; }
 
 
 enum vb_activity vb_process_activity(pid_t pid) { return VB_ACTIVITY_UNKNOWN; }
-bool vb_thread_lacks_processor(pid_t tid, uint64_t *ran_ns) { return fake.threads_lack_processor; }
+uint64_t vb_thread_ran_ns(pid_t tid) { return 1; }
+bool vb_thread_lacks_processor(pid_t tid, uint64_t since_ns, uint64_t enough_ns)
+{
+	return fake.threads_lack_processor;
+}
 bool vb_thread_has_moved_on(struct vb_thread_looks *looks) { return true; }
 bool vb_process_wait_is_over(struct vb_process_wait *patience, pid_t pid, uint64_t now_ns) { return true; }
 

@@ -107,23 +107,19 @@ static void thread__that_runs_has_time(void **state)
 	assert_true(WAIT_FOR(vb_thread_has_moved_on(&(struct vb_thread_looks){ .tid = worker.tid })));
 }
 
-/* A look that tells nothing yet. */
-static uint64_t time_run(void)
-{
-	uint64_t ran_ns = 0;
-	assert_false(vb_thread_lacks_processor(worker.tid, &ran_ns));
-	return ran_ns;
-}
+enum { LITTLE_NS = 200000 };
+
+static bool lacks_since(uint64_t ran_ns) { return vb_thread_lacks_processor(worker.tid, ran_ns, LITTLE_NS); }
 
 static bool sleeps_and_lacks_none(void)
 {
-	uint64_t ran_ns = time_run();
-	return !vb_thread_lacks_processor(worker.tid, &ran_ns) && time_run() == ran_ns;
+	uint64_t ran_ns = vb_thread_ran_ns(worker.tid);
+	return !lacks_since(ran_ns) && vb_thread_ran_ns(worker.tid) == ran_ns;
 }
 
 /*
  * A thread of the idle class on the processor on which this one spins: it hardly runs from one look to the
- * next. One that sleeps does not lack a processor, nor one that runs.
+ * next. One that sleeps does not lack a processor, nor one that runs, nor one that is gone.
  */
 static void thread__that_waits_for_a_processor_lacks_it(void **state)
 {
@@ -138,15 +134,16 @@ static void thread__that_waits_for_a_processor_lacks_it(void **state)
 	assert_int_equal(pthread_setschedparam(thread, SCHED_IDLE, &idle), 0);
 	sched_yield();
 	do
-		ran_ns = time_run(); /* whoever sleeps here lets it run */
-	while (!vb_thread_lacks_processor(worker.tid, &ran_ns));
+		ran_ns = vb_thread_ran_ns(worker.tid); /* whoever sleeps here lets it run */
+	while (!lacks_since(ran_ns));
 	assert_true(ran_ns > 0);
-	assert_true(WAIT_FOR(!vb_thread_lacks_processor(worker.tid, &ran_ns)));
-	assert_true(time_run() - ran_ns > VB_THREAD_HARDLY_RUNS_NS);
+	assert_true(WAIT_FOR(!lacks_since(ran_ns)));
+	assert_true(vb_thread_ran_ns(worker.tid) - ran_ns >= LITTLE_NS);
 	worker.may_run = false;
 	assert_true(WAIT_FOR(sleeps_and_lacks_none()));
 	worker.is_over = true;
 	pthread_join(thread, NULL);
+	assert_true(WAIT_FOR(!vb_thread_ran_ns(worker.tid) && !lacks_since(0)));
 	assert_int_equal(sched_setaffinity(0, sizeof(before), &before), 0);
 }
 

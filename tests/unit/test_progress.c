@@ -108,6 +108,26 @@ static void poller__that_waits_for_a_processor_stays_one(void **state)
 	assert_false(vb_progress_is_polled());
 }
 
+/* Looks would compete, too. */
+static void poller__that_competes_for_a_processor_is_looked_at_seldom(void **state)
+{
+	become_poller();
+	fake.threads_lack_processor = true;
+	for (unsigned i = 0; i < MANY_POLLS; i++) {
+		poll_in_vain(1);
+		look_after(VB_MOST_TICK_NS);
+	}
+	fake.threads_lack_processor = false;
+	/* it stops, which two looks would see */
+	for (unsigned i = 0; i < VB_MOST_TICK_NS / VB_TICK_NS - 1; i++) {
+		look_after(VB_TICK_NS);
+		assert_true(vb_progress_is_polled());
+	}
+	look_after(VB_MOST_TICK_NS);
+	look_after(VB_MOST_TICK_NS);
+	assert_false(vb_progress_is_polled());
+}
+
 /* However often the progress thread wakes up for something else, the next look is not before its time. */
 static void poller__is_not_looked_at_too_soon(void **state)
 {
@@ -330,6 +350,7 @@ int main(void)
 		TEST(poller__has_a_second_chance),
 		TEST(poller__that_is_gone_is_replaced),
 		TEST(poller__that_waits_for_a_processor_stays_one),
+		TEST(poller__that_competes_for_a_processor_is_looked_at_seldom),
 		TEST(poller__is_not_looked_at_too_soon),
 		TEST(leader__polls_through_short_waits),
 		TEST(leader__sleeps_in_long_waits),

@@ -45,8 +45,9 @@ static atomic_bool spinning;    /* a thread polls in a loop: the progress thread
 static unsigned seen_polls;     /* by the progress thread, */
 static uint64_t next_look_ns;   /* which looks again then, however often it wakes up meanwhile; 0: at once, */
 static bool was_missed;         /* and has seen no polls once */
-static _Atomic(pid_t) poller;   /* the thread that last began to poll in a loop, */
-static uint64_t poller_ran_ns;  /* and its processor time at the first look that missed its polls */
+static _Atomic(pid_t) poller;   /* the thread that last began to poll in a loop */
+static uint64_t trusted_ns;     /* the last look that took it for a poller, */
+static uint64_t poller_ran_ns;  /* and its processor time then */
 static uint64_t tick_ns = VB_TICK_NS; /* from one look to the next; longer if pollers lack processors */
 atomic_bool vb_progress_stands_in;
 /* its last sleep while arrivals were left to the poller; 0: they are not. Its own */
@@ -467,10 +468,11 @@ static bool keep_ticking(void)
 	return more;
 }
 
-/* Has it hardly had one since the first look that missed its polls? */
-static bool poller_lacks_processor(void)
+/* Did others have it for more than half of the time since the last look that trusted the poller? */
+static bool poller_lacks_processor(uint64_t now_ns, uint64_t enough_ns)
 {
-	return vb_thread_lacks_processor(atomic_load(&poller), &poller_ran_ns);
+	return vb_thread_lacks_processor(atomic_load(&poller), poller_ran_ns,
+					 vb_min_u64((now_ns - trusted_ns) / 2, enough_ns));
 }
 
 /*
@@ -481,10 +483,6 @@ static bool is_polled(unsigned n)
 {
 	bool polled = n != seen_polls || vb_path_is_busy(), is_trusted = polled || !was_missed;
 	was_missed = !polled;
-	if (is_trusted)
-		poller_ran_ns = 0;
-	if (is_trusted && was_missed)
-		poller_lacks_processor();  /* notes its time */
 	return is_trusted;
 }
 
@@ -528,12 +526,19 @@ static uint64_t stand_in_for_poller(uint64_t now_ns)
 	return next_look_ns;
 }
 
-/* The poller had a processor since the last look. Other processes may still compete for it. */
-static void note_polls(void)
+/* The poller had a processor since the last look. Where others compete for it, the looks do so too. */
+static void note_polls(uint64_t now_ns)
 {
 	atomic_store(&vb_progress_stands_in, false);
-	tick_ns = vb_max_u64(tick_ns * 7 / 8, VB_TICK_NS);
+	tick_ns = poller_lacks_processor(now_ns, UINT64_MAX) ? vb_min_u64(2 * tick_ns, VB_MOST_TICK_NS) :
+							       vb_max_u64(tick_ns * 7 / 8, VB_TICK_NS);
 	ask_for_fewer_polls();
+}
+
+static void note_trust(uint64_t now_ns)
+{
+	trusted_ns = now_ns;
+	poller_ran_ns = vb_thread_ran_ns(atomic_load(&poller));
 }
 
 /* The progress thread's part. */
@@ -549,10 +554,11 @@ static uint64_t pass(uint64_t now_ns)
 		seen_polls = n;
 		next_look_ns = now_ns + look_interval_ns();
 		if (!was_missed)
-			note_polls();
+			note_polls(now_ns);
+		note_trust(now_ns);
 		return next_look_ns;
 	}
-	if (spins_now && poller_lacks_processor())
+	if (spins_now && poller_lacks_processor(now_ns, VB_HARDLY_RUNS_NS))
 		return stand_in_for_poller(now_ns);
 	next_look_ns = 0;
 	was_missed = false;

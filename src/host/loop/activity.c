@@ -79,8 +79,7 @@ static clockid_t clock_of(pid_t tid)
 	return (clockid_t)(~(unsigned)tid << 3 | PER_THREAD | SCHEDULED);
 }
 
-/* 0: the thread is gone. */
-static uint64_t time_run_ns(pid_t tid)
+uint64_t vb_thread_ran_ns(pid_t tid)
 {
 	struct timespec t;
 	return clock_gettime(clock_of(tid), &t) ? 0 : vb_ns_of_timespec(t) + 1;
@@ -98,7 +97,7 @@ static bool sleeps(pid_t tid)
 bool vb_thread_has_moved_on(struct vb_thread_looks *looks)
 {
 	bool slept = sleeps(looks->tid);
-	uint64_t ran_ns = time_run_ns(looks->tid);
+	uint64_t ran_ns = vb_thread_ran_ns(looks->tid);
 	if (!ran_ns)
 		return true;
 	bool is_first = !looks->ran_ns,
@@ -110,12 +109,8 @@ bool vb_thread_has_moved_on(struct vb_thread_looks *looks)
 	return has_slept_on || ran_ns - looks->first_ns > VB_THREAD_RUNS_NS;
 }
 
-bool vb_thread_lacks_processor(pid_t tid, uint64_t *ran_ns)
+bool vb_thread_lacks_processor(pid_t tid, uint64_t since_ns, uint64_t enough_ns)
 {
-	uint64_t now_ns = time_run_ns(tid);
-	if (!*ran_ns) {
-		*ran_ns = now_ns;
-		return false;
-	}
-	return now_ns && now_ns - *ran_ns <= VB_THREAD_HARDLY_RUNS_NS && !sleeps(tid);
+	uint64_t ran_ns = vb_thread_ran_ns(tid);
+	return ran_ns && ran_ns - since_ns < enough_ns && !sleeps(tid);
 }

@@ -48,12 +48,12 @@ struct vb_thread_looks {
 enum { VB_THREAD_RUNS_NS = 10 * VB_NS_PER_MS };
 bool vb_thread_has_moved_on(struct vb_thread_looks *looks);
 
+/* The processor time of a thread of this process, in ns; 0: it is gone. */
+uint64_t vb_thread_ran_ns(pid_t tid);
 /*
- * True: the thread, one of this process, wants a processor and has hardly had one since the first call with
- * this ran_ns, which is 0 before that. Hardly: VB_THREAD_HARDLY_RUNS_NS at most. False where /proc does not
- * tell.
+ * True: the thread wants a processor, and has run for less than enough_ns since it had run for since_ns.
+ * False where /proc does not tell.
  */
-enum { VB_THREAD_HARDLY_RUNS_NS = 200 * VB_NS_PER_US };
-bool vb_thread_lacks_processor(pid_t tid, uint64_t *ran_ns);
+bool vb_thread_lacks_processor(pid_t tid, uint64_t since_ns, uint64_t enough_ns);
 
 #endif
