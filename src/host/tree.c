@@ -138,7 +138,7 @@ static bool place(int root, const struct vb_tree_entry *e)
 
 static void put(int root, const struct vb_tree_entry *e)
 {
-	if (is_there(root, e) || rewrite_counter(root, e) || place(root, e))
+	if (e->kind == VB_TREE_KEPT || is_there(root, e) || rewrite_counter(root, e) || place(root, e))
 		return;
 	make_folders(root, e->path);
 	place(root, e);
@@ -151,18 +151,33 @@ static int by_path(const void *a, const void *b)
 	return strcmp(((const struct vb_tree_entry *)a)->path, ((const struct vb_tree_entry *)b)->path);
 }
 
-/* Is it an entry, or a folder of one? */
-static bool is_wanted(const struct vb_tree *tree, const char *path)
+/* The first entry that is not before path. */
+static size_t find(const struct vb_tree *tree, const char *path)
 {
-	size_t len = strlen(path), low = 0, high = tree->count;
-	while (low < high) { /* the first entry that is not before path */
+	size_t low = 0, high = tree->count;
+	while (low < high) {
 		size_t middle = (low + high) / 2;
 		if (strcmp(tree->entries[middle].path, path) < 0)
 			low = middle + 1;
 		else
 			high = middle;
 	}
-	for (; low < tree->count && !strncmp(tree->entries[low].path, path, len); low++)
+	return low;
+}
+
+static bool is_kept(const struct vb_tree *tree, const char *path)
+{
+	size_t at = find(tree, path);
+	return at < tree->count && tree->entries[at].kind == VB_TREE_KEPT &&
+	       !strcmp(tree->entries[at].path, path);
+}
+
+/* Is it an entry, or a folder of one? */
+static bool is_wanted(const struct vb_tree *tree, const char *path)
+{
+	size_t len = strlen(path);
+	for (size_t low = find(tree, path);
+	     low < tree->count && !strncmp(tree->entries[low].path, path, len); low++)
 		if (!tree->entries[low].path[len] || tree->entries[low].path[len] == '/')
 			return true;
 	return false;
@@ -189,7 +204,7 @@ static void sweep(const struct vb_tree *tree, int root, const char *folder)
 		    snprintf(path, sizeof(path), *folder ? "%s/%s" : "%s%s", folder, d->d_name) >=
 			    (int)sizeof(path))
 			continue;
-		if (d->d_type == DT_DIR)
+		if (d->d_type == DT_DIR && !is_kept(tree, path))
 			sweep(tree, root, path);
 		if (!is_wanted(tree, path))
 			unlinkat(root, path, d->d_type == DT_DIR ? AT_REMOVEDIR : 0);

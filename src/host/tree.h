@@ -24,7 +24,12 @@
 
 enum { VB_TREE_PATH = 256, VB_TREE_TEXT = 256 };
 
-enum vb_tree_kind { VB_TREE_FILE, VB_TREE_COUNTER, VB_TREE_LINK };
+enum vb_tree_kind {
+	VB_TREE_FILE,
+	VB_TREE_COUNTER,
+	VB_TREE_LINK,
+	VB_TREE_KEPT, /* a folder: what is in it stays as it is, and it need not be there */
+};
 
 /* One wanted entry. The path is relative to the tree's root; its folders are made as well. */
 struct vb_tree_entry {

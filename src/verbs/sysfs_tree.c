@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/nanoseconds.h"
@@ -32,7 +33,10 @@ VB_EXPORT void vb_sysfs_set_sums(vb_port_sums *sums);
 
 enum { VERBS_ABI = 6, MAD_ABI = 5, MOST_PORTS = 64 };
 
-/* Programs read many files one after the other. For this time only counters are read anew. */
+/*
+ * Programs read many files one after the other. For this time only what is below `counters` or `hw_counters`
+ * is written anew.
+ */
 enum { FRESH_NS = 20 * VB_NS_PER_MS };
 
 #define DEVICES "devices/virtual/infiniband"
@@ -350,6 +354,13 @@ static void add_device(struct vb_tree *tree, struct vb_device *dev)
 	     dev->number);
 }
 
+/* Their values are asked of all processes, so they are written only where the program may read them. */
+static void keep_counters(struct vb_tree *tree, const struct vb_device *dev)
+{
+	vb_tree_add(tree, VB_TREE_KEPT, "", DEVICES "/%s/ports/1/counters", dev->name);
+	vb_tree_add(tree, VB_TREE_KEPT, "", DEVICES "/%s/ports/1/hw_counters", dev->name);
+}
+
 static void add_classes(struct vb_tree *tree)
 {
 	PUT(TEXT("%u", VERBS_ABI), "class/infiniband_verbs/abi_version");
@@ -358,46 +369,66 @@ static void add_classes(struct vb_tree *tree)
 	LINK("/dev/null", "dev/infiniband/rdma_cm");
 }
 
-/* All files, or only the counters. */
-static int write_tree(const char *root, bool all)
+enum part { COUNTERS, ALL_ELSE };
+
+static int write_tree(const char *root, enum part part)
 {
 	static struct vb_record_port ports[MOST_PORTS];
-	unsigned nports = port_sums ? port_sums(root, ports, MOST_PORTS) : 0;
+	unsigned nports = part == COUNTERS && port_sums ? port_sums(root, ports, MOST_PORTS) : 0;
 	struct vb_tree tree = { .entries = NULL };
 	struct vb_device **list;
 	unsigned count;
 	int err = vb_device_list(&list, &count);
 	if (err)
 		return err;
-	if (all)
+	if (part == ALL_ELSE)
 		add_classes(&tree);
 	for (unsigned i = 0; i < count; i++) {
-		if (all)
+		if (part == ALL_ELSE) {
 			add_device(&tree, list[i]);
-		const struct vb_counts *counts = counts_of(list[i], ports, nports);
-		add_counters(&tree, list[i], counts);
-		add_hw_counters(&tree, list[i], counts);
+			keep_counters(&tree, list[i]);
+		} else {
+			const struct vb_counts *counts = counts_of(list[i], ports, nports);
+			add_counters(&tree, list[i], counts);
+			add_hw_counters(&tree, list[i], counts);
+		}
 		vb_device_put(list[i]);
 	}
 	free(list);
-	vb_tree_write(&tree, all);
+	vb_tree_write(&tree, part == ALL_ELSE);
 	vb_tree_free(&tree);
 	return 0;
 }
 
+/* From a folder a program may go on to its counters without a word to this library. */
+static bool is_folder(const char *root, const char *path)
+{
+	static const char sysfs[] = "/sys";
+	size_t outside = strncmp(path, sysfs, strlen(sysfs)) ? 0 : strlen(sysfs);
+	struct stat st;
+	return !stat(TEXT("%s%s", root, path + outside), &st) && S_ISDIR(st.st_mode);
+}
+
 const char *vb_sysfs_refresh(const char *path)
 {
-	static _Atomic(uint64_t) fresh_until_ns;
+	static _Atomic(uint64_t) fresh_until_ns, counters_fresh_until_ns;
 	/* the root for which the state holds: a process may change its network namespace */
 	static char of[VB_TREE_PATH];
 	const char *root = vb_tree_root();
+	int err = 0;
 	if (!root)
 		return NULL;
-	bool all = vb_now_ns() >= atomic_load(&fresh_until_ns) || strcmp(root, of);
-	int err = all || strstr(path, "counters") ? write_tree(root, all) : 0;
-	if (all) { /* from now on: with many devices the writing itself takes longer */
+	bool is_other = strcmp(root, of) != 0;
+	/* from the end of the writing on: with many devices it takes longer than that */
+	if (is_other || vb_now_ns() >= atomic_load(&fresh_until_ns)) {
+		err = write_tree(root, ALL_ELSE);
 		snprintf(of, sizeof(of), "%s", root);
 		atomic_store(&fresh_until_ns, vb_now_ns() + FRESH_NS);
+	}
+	bool are_old = is_other || vb_now_ns() >= atomic_load(&counters_fresh_until_ns);
+	if (!err && (strstr(path, "counters") || (are_old && is_folder(root, path)))) {
+		err = write_tree(root, COUNTERS);
+		atomic_store(&counters_fresh_until_ns, vb_now_ns() + FRESH_NS);
 	}
 	if (!err)
 		return root;

@@ -442,6 +442,33 @@ static int open_ports(void)
 	return open(path, O_RDWR | O_CLOEXEC);
 }
 
+/* When processes were last asked what they have counted. */
+static int64_t last_asked(int ports)
+{
+	struct stat file;
+	return fstat(ports, &file) ? -1 :
+				     file.st_mtim.tv_sec * INT64_C(1000000000) + file.st_mtim.tv_nsec;
+}
+
+static int without_asking_others(int ports)
+{
+	int64_t before = last_asked(ports);
+	int file = open(FILE_, O_RDONLY), none = open(DEVICE "/ports/1/gid_attrs/types/255", O_RDONLY),
+	    good = file >= 0 && none < 0 && before >= 0 && last_asked(ports) == before;
+	close(file);
+	return good;
+}
+
+/* A program may go on from a folder to its counters. */
+static int asking_others_for_a_folder(int ports)
+{
+	int64_t before = last_asked(ports);
+	int folder = open(DEVICE "/ports/1", O_RDONLY | O_DIRECTORY),
+	    good = folder >= 0 && last_asked(ports) > before;
+	close(folder);
+	return good;
+}
+
 static int beside_a_reader_that_keeps_its_lock(int counter)
 {
 	int ports = open_ports();
@@ -467,6 +494,10 @@ static int behind_a_fork(int counter)
 static void while_it_has_a_lock(void)
 {
 	int counter = open(DEVICE "/ports/1/hw_counters/sent_pkts", O_RDONLY);
+	int ports = open_ports();
+	REPORT(without_asking_others(ports));
+	REPORT(asking_others_for_a_folder(ports));
+	close(ports);
 	REPORT(behind_a_signal(counter));
 	REPORT(behind_a_thread_that_is_cancelled_anywhere(counter));
 	REPORT(beside_a_reader_that_keeps_its_lock(counter));

@@ -136,6 +136,24 @@ static void tree__is_what_was_written_last(void **state)
 	}
 }
 
+/* Also one that is not there. */
+static void tree__keeps_what_is_in_a_kept_folder(void **state)
+{
+	struct vb_tree tree = { .entries = NULL };
+	write_whole(&(struct wanted){ "a", "1", true });
+	vb_tree_add(&tree, VB_TREE_FILE, "b", "device/name");
+	vb_tree_add(&tree, VB_TREE_KEPT, "", "device/more");
+	vb_tree_add(&tree, VB_TREE_KEPT, "", "device/none");
+	vb_tree_write(&tree, true);
+	vb_tree_free(&tree);
+	assert_true(has("device/name", "b"));
+	assert_true(has("device/more/text", "more"));
+	assert_false(has("device/count", "1"));
+	assert_int_not_equal(access(path_of("device/none"), F_OK), 0);
+	write_whole(&(struct wanted){ "a", "1", false });
+	assert_has(&(struct wanted){ "a", "1", false });
+}
+
 /* Of what has not changed only the counter is compared, and the root opened by open(2). */
 static void tree__files_that_are_known_are_not_opened(void **state)
 {
@@ -345,6 +363,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(tree__is_what_was_written_last),
+		cmocka_unit_test(tree__keeps_what_is_in_a_kept_folder),
 		cmocka_unit_test(tree__files_that_are_known_are_not_opened),
 		cmocka_unit_test(tree__counters_of_others_are_replaced_at_once),
 		cmocka_unit_test(tree__what_others_remove_comes_back),
