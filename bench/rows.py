@@ -351,7 +351,7 @@ def scale(bench, _network):
         (alone("rdma_cm: connections, 64 under way", "/s", "connect", "connections_per_s", at_least(5000)),),
     )
     yield clients_beside_process_vm(bench)
-    for size, answers in ((4 * KIB, 100000), (MIB, 3000)):
+    for size, answers in ((4 * KIB, 300000), (MIB, 3000)):
         yield messenger_beside_tcp(bench, size, answers)
     yield Experiment(
         {"register": own("register", *cpus)},
