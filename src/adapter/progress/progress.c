@@ -468,7 +468,10 @@ static bool keep_ticking(void)
 	return more;
 }
 
-/* Did others have it for more than half of the time since the last look that trusted the poller? */
+/*
+ * Has the poller, which wants a processor, run for less than enough_ns since the last look that trusted it,
+ * and others for more than half of that time?
+ */
 static bool poller_lacks_processor(uint64_t now_ns, uint64_t enough_ns)
 {
 	return vb_thread_lacks_processor(atomic_load(&poller), poller_ran_ns,

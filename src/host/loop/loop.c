@@ -83,16 +83,17 @@ static void ring_own(const atomic_int *eventfd)
 
 /*
  * A thread that is awake needs no write to its eventfd: before it sleeps it says so, and then looks whether
- * there were wake-ups since it last looked for work.
+ * there were wake-ups since it last looked for work. Only that thread takes its word back, so one that stops
+ * before it has rung keeps no other from ringing.
  */
 static atomic_uint wakes;
-static unsigned seen_wakes;    /* the thread's own */
-static atomic_bool is_asleep;  /* and nobody has rung it since */
+static unsigned seen_wakes; /* the thread's own */
+static atomic_bool is_asleep;
 
 void vb_loop_wake(void)
 {
 	atomic_fetch_add(&wakes, 1);
-	if (atomic_load(&is_asleep) && atomic_exchange(&is_asleep, false))
+	if (atomic_load(&is_asleep))
 		ring_own(&event_fd);
 }
 
