@@ -9,8 +9,8 @@
  * and the thread goes on polling. Otherwise two programs on one processor would sleep and wake each other.
  * Only one of them could run at a time, so the kernel would not move the other to a free processor.
  *
- * A thread whose last wait let others run yields at once in its next one: on a processor that the two share,
- * each look before would be in vain.
+ * If another thread ran during the last wait, the peer may share this processor. Then the peer runs only once
+ * this thread yields, so the next wait yields after its first look.
  */
 #ifndef VB_BASE_POLL_TIME_H
 #define VB_BASE_POLL_TIME_H

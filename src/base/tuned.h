@@ -65,16 +65,17 @@ enum {
 	 */
 	VB_TICK_NS = VB_NS_PER_MS,
 	/*
-	 * The longest of these times. It grows from VB_TICK_NS on while looks find that the poller wants a
-	 * processor and that others had it for more than half of the time. Longer: a program that stops
-	 * polling then, or hardly gets a processor, is served later. Shorter: with many more threads than
-	 * processors, the looks take what the pollers lack.
+	 * The longest of these times. The time doubles, from VB_TICK_NS on, while the poller wants a
+	 * processor and other threads use it for more than half of the time. Longer: a program that stops
+	 * polling meanwhile is served later. Shorter: with many more threads than processors, the looks take
+	 * processor time from the pollers.
 	 */
 	VB_MOST_TICK_NS = 16 * VB_NS_PER_MS,
 	/*
-	 * A poller that wants a processor, and has not polled, is one until it has run for so long. More: a
-	 * program that stops polling on a busy machine waits for the next look. Less: one that is preempted
-	 * on its way to the next poll no longer counts, and each message wakes the progress thread.
+	 * A thread that wants a processor and has not polled still counts as a poller until it has run for
+	 * so long. More: a program that stops polling on a busy machine waits for the next look. Less: a
+	 * thread that is preempted between two polls no longer counts, and each message wakes the progress
+	 * thread.
 	 */
 	VB_HARDLY_RUNS_NS = 200 * VB_NS_PER_US,
 	/* The first of these if arrivals do not wake it: the poller may spin on its memory instead. */
@@ -149,9 +150,9 @@ enum {
 	VB_FIRST_POLL_NS = 10000,
 	VB_MOST_POLL_NS = 200 * VB_NS_PER_US,
 	/*
-	 * A yield that took VB_TURN_NS let another thread run. With no other thread to run, sched_yield(2)
-	 * returns within half of that. Shorter: each yield counts. Longer: a peer on the same processor that
-	 * answers at once goes unnoticed.
+	 * If sched_yield(2) takes VB_TURN_NS, another thread has run. With no other thread to run, the call
+	 * returns within half of that. Shorter: each yield counts as one to another thread. Longer: the
+	 * thread does not notice a peer on its processor that answers at once.
 	 */
 	VB_TURN_NS = VB_NS_PER_US,
 	/*

@@ -129,11 +129,11 @@ static const char *rate(char room[64], const struct ibv_port_attr *a)
 
 static void add_gids(struct vb_tree *tree, struct vb_device *dev)
 {
+	struct in6_addr table[VB_GID_TABLE] = { 0 };
+	vb_device_gids(dev, table);
 	for (unsigned i = 0; i < VB_GID_TABLE; i++) {
-		struct in6_addr gid;
-		bool used = !vb_device_gid(dev, i, &gid);
-		PUT(HEX(&gid, 16), DEVICES "/%s/ports/1/gids/%u", dev->name, i);
-		if (!used)
+		PUT(HEX(&table[i], 16), DEVICES "/%s/ports/1/gids/%u", dev->name, i);
+		if (IN6_IS_ADDR_UNSPECIFIED(&table[i]))
 			continue;
 		PUT("RoCE v2", DEVICES "/%s/ports/1/gid_attrs/types/%u", dev->name, i);
 		PUT(dev->ifname, DEVICES "/%s/ports/1/gid_attrs/ndevs/%u", dev->name, i);
@@ -400,7 +400,7 @@ static int write_tree(const char *root, enum part part)
 	return 0;
 }
 
-/* From a folder a program may go on to its counters without a word to this library. */
+/* A program that has opened a folder may open counters by relative paths, which this library does not see. */
 static bool is_folder(const char *root, const char *path)
 {
 	static const char sysfs[] = "/sys";
@@ -419,7 +419,7 @@ const char *vb_sysfs_refresh(const char *path)
 	if (!root)
 		return NULL;
 	bool is_other = strcmp(root, of) != 0;
-	/* from the end of the writing on: with many devices it takes longer than that */
+	/* FRESH_NS count from the end of the writing: with many devices the writing itself takes longer */
 	if (is_other || vb_now_ns() >= atomic_load(&fresh_until_ns)) {
 		err = write_tree(root, ALL_ELSE);
 		snprintf(of, sizeof(of), "%s", root);

@@ -118,8 +118,8 @@ static bool sleeps_and_lacks_none(void)
 }
 
 /*
- * A thread of the idle class on the processor on which this one spins: it hardly runs from one look to the
- * next. One that sleeps does not lack a processor, nor one that runs, nor one that is gone.
+ * The worker has the idle class and shares a processor with this thread, which spins: the worker lacks a
+ * processor. A worker that runs, sleeps or is gone does not.
  */
 static void thread__that_waits_for_a_processor_lacks_it(void **state)
 {

@@ -82,9 +82,9 @@ static void ring_own(const atomic_int *eventfd)
 }
 
 /*
- * A thread that is awake needs no write to its eventfd: before it sleeps it says so, and then looks whether
- * there were wake-ups since it last looked for work. Only that thread takes its word back, so one that stops
- * before it has rung keeps no other from ringing.
+ * While the progress thread is awake, nobody needs to write to its eventfd. Before it sleeps, it sets
+ * is_asleep, and then checks that `wakes` has not changed since it last looked for work. Only the progress
+ * thread clears is_asleep: if a waker stops before its write, others still write.
  */
 static atomic_uint wakes;
 static unsigned seen_wakes; /* the thread's own */

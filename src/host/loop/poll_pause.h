@@ -10,10 +10,10 @@
 #include "host/host.h"
 
 /*
- * The caller has looked `looks` times in a row and found nothing. Pauses the processor. After each
- * VB_YIELD_EVERY_POLLS looks, and after the first if the peer may need this processor, yields it instead.
- * False: another thread has run for long meanwhile, so the caller should stop polling. If the progress thread
- * woke up meanwhile, it worked for the caller, and true is returned.
+ * To be called after each look that found nothing; `looks` counts them from 1. Pauses the processor. After
+ * each VB_YIELD_EVERY_POLLS looks it yields the processor instead, and if t->yields_first also after the
+ * first look. False: another thread has used the processor for long, so the caller should stop polling. The
+ * progress thread does not count as another one, because it works for the caller.
  */
 static inline bool vb_poll_pause(struct vb_poll_time *t, unsigned looks)
 {
