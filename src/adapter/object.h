@@ -555,15 +555,8 @@ struct vb_qp {
 	const struct vb_rss *rss;
 	struct vb_tag_receiver *tags; /* if srq matches tags (tags.h); else NULL */
 	struct vb_xrcd *xrcd;
-	/*
-	 * What is counted beside sq.done and received: failed and, of UD, shared_* under sq.lock;
-	 * the rest is of the paths that it has left (adapter/inspection/counts.h).
-	 */
-	struct vb_other_counts {
-#define X(name, what) uint64_t name;
-		VB_OTHER_COUNTS(X)
-#undef X
-	} counts;
+	uint64_t failed;          /* requests that failed or were flushed; under sq.lock */
+	struct vb_past *past;     /* the paths that it has left (adapter/inspection/counts.h); NULL: none */
 	struct ibv_qp_attr attr;  /* as set, QP state aside; see vb_qp_attr. cap: granted */
 	struct in6_addr sgid;     /* what attr.ah_attr.grh.sgid_index stood for when it was set */
 	pthread_mutex_t ctl;

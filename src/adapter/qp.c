@@ -206,11 +206,11 @@ int vb_qp_fini(struct vb_qp *qp)
 {
 	if (atomic_load(&qp->mcast))
 		return -EBUSY;
-	struct vb_counts before;
+	struct vb_count_end end;
 	pthread_mutex_lock(&qp->ctl);
-	vb_qp_count_drop(qp, &before);
+	vb_qp_count_drop(qp, &end);
 	disconnect(qp);
-	vb_qp_count_end(qp, &before);
+	vb_qp_count_end(qp, &end);
 	vb_windows_forget(qp->qpn);
 	vb_qp_detach_counters(qp);
 	pthread_mutex_unlock(&qp->ctl);
@@ -221,8 +221,12 @@ int vb_qp_fini(struct vb_qp *qp)
 	return 0;
 }
 
-static void reset(struct vb_qp *qp)
+/* 0 or -ENOMEM. */
+static int reset(struct vb_qp *qp)
 {
+	int err = vb_qp_count_prepare(qp);
+	if (err)
+		return err;
 	disconnect(qp);
 	vb_windows_forget(qp->qpn);
 	vb_rq_reset(&qp->rq);
@@ -236,6 +240,7 @@ static void reset(struct vb_qp *qp)
 	atomic_store(&qp->drops_told, 0);
 	qp->attr = (struct ibv_qp_attr){ .cap = qp->attr.cap };
 	memset(&qp->sgid, 0, sizeof(qp->sgid));
+	return 0;
 }
 
 /* ---- modify ---- */
@@ -439,10 +444,8 @@ static int move(struct vb_qp *qp, const struct ibv_qp_attr *a, int mask, enum ib
 {
 	struct ibv_qp_attr before = qp->attr;
 	struct in6_addr sgid_before = qp->sgid;
-	if (next == IBV_QPS_RESET) {
-		reset(qp);
-		return 0;
-	}
+	if (next == IBV_QPS_RESET)
+		return reset(qp);
 	if (next == IBV_QPS_ERR) {
 		uint32_t unused = IBV_QPS_RESET;
 		if (!atomic_compare_exchange_strong(&qp->state, &unused, IBV_QPS_ERR))

@@ -40,30 +40,36 @@ static bool fetch_entry(void *ctx, uint64_t offset, size_t bytes, uint8_t *to)
  */
 static bool has_passed(const struct vb_local_qp *l, uint64_t end)
 {
-	return l->capture.passed && l->capture.passed_bytes >= end &&
-	       l->capture.passed_at == atomic_load_explicit(&l->resp.next, memory_order_relaxed);
+	const struct vb_passed *p = l->capture.passed;
+	return p && p->bytes >= end && p->at == atomic_load_explicit(&l->resp.next, memory_order_relaxed);
+}
+
+static void begin_passed(struct vb_local_qp *l)
+{
+	free(l->capture.passed);
+	struct vb_passed *p = l->capture.passed = malloc(sizeof(*p) + l->cur.length);
+	if (!p)
+		return;
+	p->bytes = 0;
+	p->at = atomic_load_explicit(&l->resp.next, memory_order_relaxed);
 }
 
 /* This process has it for a moment only: it is kept until the request is shown. */
 void vb_capture_passed(struct vb_local_qp *l, uint64_t n)
 {
-	if (!l->cur.done) {
-		free(l->capture.passed);
-		l->capture.passed = malloc(l->cur.length);
-		l->capture.passed_bytes = 0;
-		l->capture.passed_at = atomic_load_explicit(&l->resp.next, memory_order_relaxed);
-	}
+	if (!l->cur.done)
+		begin_passed(l);
 	if (!has_passed(l, l->cur.done))
 		return; /* there is no memory, or the capture began behind the request's beginning */
-	memcpy(l->capture.passed + l->cur.done, l->piece->bytes, n);
-	l->capture.passed_bytes += n;
+	memcpy(l->capture.passed->data + l->cur.done, l->piece->bytes, n);
+	l->capture.passed->bytes += n;
 }
 
 static bool fetch_passed(const struct vb_local_qp *l, uint64_t offset, size_t bytes, uint8_t *to)
 {
 	if (!has_passed(l, offset + bytes))
 		return false;
-	memcpy(to, l->capture.passed + offset, bytes);
+	memcpy(to, l->capture.passed->data + offset, bytes);
 	return true;
 }
 

@@ -116,7 +116,6 @@ static uint8_t *stage(struct vb_local_qp *l, enum vb_stream stream)
 	uint64_t offset = vb_arena_alloc(VB_STAGE_BYTES);
 	if (!offset)
 		return NULL;
-	l->stage_offset[stream] = offset;
 	l->stage[stream] = vb_arena_at(offset);
 	atomic_store_explicit(&l->mine->stages[stream], offset, memory_order_release);
 	return l->stage[stream];

@@ -99,7 +99,7 @@ static void open_block(struct vb_local_qp *l)
 	atomic_store(&m->polled, 0);
 	atomic_store(&m->dest_qpn, l->their_qpn);
 	atomic_store(&m->pd, l->qp->pd ? l->qp->pd->number : 0);
-	atomic_store(&m->ring, l->ring_offset);
+	atomic_store(&m->ring, vb_arena_offset(l->req.ring));
 	atomic_store(&m->ring_mask, l->qp->sq.mask);
 	atomic_store(&m->entry_bytes, l->req.entry_bytes);
 	atomic_store(&m->captured, 0); /* it names a position, and these begin anew */
@@ -173,11 +173,13 @@ static struct vb_local_qp *make_with_ring(struct vb_qp *qp)
 	l->their_qpn = qp->attr.dest_qp_num;
 	l->mine = vb_arena_at(block);
 	l->req.entry_bytes = entry_bytes_for(&qp->sq);
-	l->ring_offset = vb_arena_alloc(ring_bytes(l));
-	if (l->ring_offset)
-		return l;
-	free(l);
-	return NULL;
+	uint64_t ring = vb_arena_alloc(ring_bytes(l));
+	if (!ring) {
+		free(l);
+		return NULL;
+	}
+	l->req.ring = vb_arena_at(ring);
+	return l;
 }
 
 static int attach(struct vb_qp *qp)
@@ -190,8 +192,6 @@ static int attach(struct vb_qp *qp)
 		return -ENOMEM;
 	}
 	l->peer = peer;
-	memcpy(l->done_before, qp->sq.done, sizeof(l->done_before));
-	l->req.ring = vb_arena_at(l->ring_offset);
 	l->give_up = (struct vb_timer){ .fire = vb_requester_give_up, .arg = l };
 	l->rnr = (struct vb_timer){ .fire = vb_serve_rnr_fired, .arg = l };
 	l->again = (struct vb_timer){ .fire = vb_xrc_remote_look_again, .arg = l };
@@ -233,12 +233,13 @@ struct arena_blocks {
 
 static struct arena_blocks blocks_of(struct vb_local_qp *l)
 {
-	struct arena_blocks r = { .blocks = { { l->ring_offset, ring_bytes(l) } },
+	struct arena_blocks r = { .blocks = { { vb_arena_offset(l->req.ring), ring_bytes(l) } },
 			     .reader = l->reader,
 			     .read_in = l->read_in,
 			     .read_since = { l->read_since[0], l->read_since[1] } };
 	for (int i = 0; i < 2; i++)
-		r.blocks[1 + i] = (struct block){ l->stage_offset[i], l->stage[i] ? VB_STAGE_BYTES : 0 };
+		if (l->stage[i])
+			r.blocks[1 + i] = (struct block){ vb_arena_offset(l->stage[i]), VB_STAGE_BYTES };
 	return r;
 }
 
@@ -557,23 +558,31 @@ static void fetch(struct vb_qp *qp)
 	vb_fetch(&t->mode);
 	if (atomic_load_explicit(&l->req.pending, memory_order_relaxed)) {
 		vb_fetch(&t->ack);
-		vb_fetch_to_write(&qp->sq);
+		vb_prefetch_sq(qp);
 	}
 	vb_fetch(&l->mine->mode);
 	vb_fetch_to_write(&l->mine->ack);
 	vb_fetch_to_write(l->mine->busy);
+	vb_fetch(&l->to_receive);
 	vb_responder_fetch(l);
 }
 
 static void hint_prefetch(struct vb_qp *qp, enum ibv_wr_opcode opcode, struct vb_prefetch_hint *hint)
 {
 	struct vb_local_qp *l = vb_local_of(qp);
-	const struct vb_translation *t = opcode == IBV_WR_RDMA_WRITE ? &l->to_write : &l->to_read;
-	bool sends = opcode == IBV_WR_SEND;
-	vb_prefetch_note(&hint->there[0], sends ? (const void *)vb_sq_at(&qp->sq, qp->sq.tail) : t);
-	vb_prefetch_note(&hint->there[1],
-			 sends ? (const void *)vb_entry_ours(l, l->req.published) : l->mine->busy);
-	vb_prefetch_note(&hint->there[2], atomic_load_explicit(&l->theirs, memory_order_relaxed));
+	vb_prefetch_note(&hint->written[0], l);
+	if (opcode != IBV_WR_SEND) {
+		vb_prefetch_note(&hint->written[1], opcode == IBV_WR_RDMA_WRITE ? &l->to_write : &l->to_read);
+		vb_prefetch_note(&hint->written[2], l->mine->busy);
+		vb_prefetch_note(&hint->written[3], NULL);
+		vb_prefetch_note(&hint->read, NULL);
+		return;
+	}
+	vb_prefetch_note(&hint->written[1], (const char *)l + VB_CACHE_LINE);
+	vb_prefetch_note(&hint->written[2], &l->to_send);
+	vb_prefetch_note(&hint->written[3], vb_sq_at(&qp->sq, qp->sq.tail));
+	vb_prefetch_note(&hint->written[4], vb_entry_ours(l, l->req.published));
+	vb_prefetch_note(&hint->read, atomic_load_explicit(&l->theirs, memory_order_relaxed));
 }
 
 /* ---- quiescence ---- */
@@ -668,11 +677,10 @@ static void count(const struct vb_qp *qp, struct vb_counts *c)
 	enum ibv_mtu path_mtu = vb_qp_attr(qp, path_mtu);
 	uint32_t mtu = vb_mtu_bytes(path_mtu ? path_mtu : IBV_MTU_4096);
 	for (unsigned i = 0; i < VB_TRAFFIC_KINDS; i++) {
-		uint64_t requests = vb_count_read(&qp->sq.done[i].requests) - l->done_before[i].requests,
-			 bytes = vb_count_read(&qp->sq.done[i].bytes) - l->done_before[i].bytes;
-		c->shared += requests;
-		c->shared_bytes += bytes;
-		c->shared_packets += packets_of(requests, bytes, mtu);
+		struct vb_traffic done = vb_qp_done_on_path(qp, i);
+		c->shared += done.requests;
+		c->shared_bytes += done.bytes;
+		c->shared_packets += packets_of(done.requests, done.bytes, mtu);
 	}
 	c->naks_received += vb_count_read(&l->naks_received);
 	c->rnr_received += vb_count_read(&l->rnr_received);

@@ -164,11 +164,12 @@ static __attribute__((noinline)) uint8_t *reach_target(const struct attempt *a, 
 	return vb_peer_reach(a->l, a->wr->wr.rdma.rkey, a->wr->wr.rdma.remote_addr, length, writes);
 }
 
-static inline uint8_t *find_target(struct attempt *a, uint32_t length, bool writes)
+static inline uint8_t *find_target(struct attempt *a, const struct vb_remote_translation *t,
+				   uint32_t length, bool writes)
 {
 	uint32_t rkey = a->wr->wr.rdma.rkey;
 	uint64_t addr = a->wr->wr.rdma.remote_addr;
-	uint8_t *known = vb_likely(a->t != NULL) ? vb_translation_of_target(a->t, rkey, addr, length) : NULL;
+	uint8_t *known = vb_likely(a->t != NULL) ? vb_translation_of_target(t, rkey, addr, length) : NULL;
 	if (vb_likely(known != NULL))
 		return known;
 	a->missed = true;
@@ -176,11 +177,11 @@ static inline uint8_t *find_target(struct attempt *a, uint32_t length, bool writ
 }
 
 /* In a busy section. */
-static inline bool move(struct vb_local_qp *l, struct vb_translation *t, const struct ibv_send_wr *wr,
-			uint32_t length, bool writes)
+static inline bool move(struct vb_local_qp *l, struct vb_remote_translation *t,
+			const struct ibv_send_wr *wr, uint32_t length, bool writes)
 {
-	struct attempt a = { l, wr, vb_translation_holds(l, t) ? t : NULL };
-	uint8_t *there = find_target(&a, length, writes);
+	struct attempt a = { l, wr, vb_translation_holds(l, &t->local) ? &t->local : NULL };
+	uint8_t *there = find_target(&a, t, length, writes);
 	if (vb_unlikely(!there) || vb_unlikely(!copy_pieces(&a, there, writes)))
 		return false;
 	if (vb_unlikely(a.missed))
@@ -188,10 +189,10 @@ static inline bool move(struct vb_local_qp *l, struct vb_translation *t, const s
 	return true;
 }
 
-static inline enum vb_post_result try_move(struct vb_local_qp *l, struct vb_translation *t,
+static inline enum vb_post_result try_move(struct vb_local_qp *l, struct vb_remote_translation *t,
 					   const struct ibv_send_wr *wr, uint32_t length, bool writes)
 {
-	if (vb_unlikely(length > VB_SLICE_BYTES) || vb_unlikely(!t->is_made && !executes(l)))
+	if (vb_unlikely(length > VB_SLICE_BYTES) || vb_unlikely(!t->local.is_made && !executes(l)))
 		return VB_POST_NOT;
 	if (writes)
 		l->req.has_stored = true;
@@ -203,11 +204,66 @@ static inline enum vb_post_result try_move(struct vb_local_qp *l, struct vb_tran
 	return vb_likely(done) && vb_likely(!vb_is_cut_by(l->peer)) ? VB_POST_DONE : VB_POST_NOT;
 }
 
+/* In a busy section. NULL: this process has not mapped the word, or the peer may not grant it. */
+static inline _Atomic(uint64_t) *find_word(struct vb_local_qp *l, uint32_t rkey, uint64_t addr)
+{
+	uint64_t va;
+	if (vb_unlikely(!vb_peer_allows(l, rkey, addr, sizeof(uint64_t), IBV_ACCESS_REMOTE_ATOMIC, &va)))
+		return NULL;
+	void *word = vb_mapped_at(l->peer, rkey, va, sizeof(uint64_t), true);
+	if (vb_unlikely(!word))
+		vb_mapped_miss(l->peer, rkey, sizeof(uint64_t));
+	return word;
+}
+
+static inline int carry_out(const struct vb_local_qp *l, const struct ibv_send_wr *wr,
+			    _Atomic(uint64_t) *word, uint64_t *found)
+{
+	bool adds = wr->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+	uint64_t compare_add = wr->wr.atomic.compare_add;
+	return vb_touch_atomically_unless(&l->peer->in->cut, word,
+					  adds ? VB_TOUCH_ADD : VB_TOUCH_COMPARE_SWAP,
+					  adds ? compare_add : wr->wr.atomic.swap, compare_add, found);
+}
+
+/*
+ * In a busy section. The operation cannot be taken back, so it comes after all that may be refused: the
+ * buffer for what it finds is tried first. If the program unmaps that in between, it gets a success without
+ * the value, as it would from an adapter that has pinned the pages.
+ */
+static inline bool fetch(struct vb_local_qp *l, const struct ibv_send_wr *wr)
+{
+	uint64_t found;
+	_Atomic(uint64_t) *word = find_word(l, wr->wr.atomic.rkey, wr->wr.atomic.remote_addr);
+	void *ours = find_by_key(l, wr->sg_list, IBV_ACCESS_LOCAL_WRITE);
+	if (vb_unlikely(!word || !ours) || vb_unlikely(vb_touch_copy(ours, ours, sizeof(found))) ||
+	    vb_unlikely(carry_out(l, wr, word, &found)))
+		return false;
+	int unmapped = vb_touch_copy(ours, &found, sizeof(found));
+	(void)unmapped;
+	return true;
+}
+
+/* An atomic on a word of the peer that this process has mapped. */
+static inline enum vb_post_result try_fetch(struct vb_local_qp *l, const struct ibv_send_wr *wr,
+					    uint32_t length)
+{
+	if (vb_unlikely(wr->num_sge != 1 || length != sizeof(uint64_t)) ||
+	    vb_unlikely(wr->wr.atomic.remote_addr % sizeof(uint64_t)) ||
+	    vb_unlikely(!executes(l) || !l->peer->mapped))
+		return VB_POST_NOT;
+	l->req.has_stored = true;
+	vb_busy_begin(l, VB_STREAM_REQUEST);
+	bool done = fetch(l, wr);
+	vb_busy_end(l, VB_STREAM_REQUEST);
+	return vb_likely(done) && vb_likely(!vb_is_cut_by(l->peer)) ? VB_POST_DONE : VB_POST_NOT;
+}
+
 /*
  * A peer that waits for a WRITE has the line that it goes to, so that is asked for before everything else. A
  * guess: it is not looked at.
  */
-static inline void fetch_target(const struct vb_translation *t, const struct ibv_send_wr *wr)
+static inline void fetch_target(const struct vb_remote_translation *t, const struct ibv_send_wr *wr)
 {
 	vb_fetch_to_write((const void *)((uintptr_t)t->there + (wr->wr.rdma.remote_addr - t->theirs)));
 }
@@ -225,6 +281,9 @@ __attribute__((flatten)) enum vb_post_result vb_local_try_post(struct vb_qp *qp,
 		return try_move(l, &l->to_write, wr, length, true);
 	case IBV_WR_RDMA_READ:
 		return try_move(l, &l->to_read, wr, length, false);
+	case IBV_WR_ATOMIC_CMP_AND_SWP:
+	case IBV_WR_ATOMIC_FETCH_AND_ADD:
+		return try_fetch(l, wr, length);
 	default:
 		return VB_POST_NOT;
 	}

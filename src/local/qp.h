@@ -35,6 +35,13 @@ struct vb_entry_copy {
 	uint64_t done;                /* bytes moved so far */
 };
 
+/* The first bytes of a request for another process's queue, kept for a capture (capture.c). */
+struct vb_passed {
+	uint64_t bytes;
+	uint32_t at; /* the request's ring position */
+	uint8_t data[];
+};
+
 /* What is on its way to or from another process's queue (xrc_remote.c). */
 struct vb_piece {
 	uint8_t bytes[VB_XRC_DATA_BYTES];
@@ -43,15 +50,21 @@ struct vb_piece {
 /* local/translation.h */
 struct vb_translation {
 	uint32_t our_generation, their_generation;
-	uint32_t lkey, rkey;
-	/* where the known part of the local region begins, in requests and in this process */
-	uint64_t ours;
-	uint64_t theirs;                 /* where that of the remote region begins in requests, */
-	uint8_t *there;                  /* and in this process */
-	uint32_t our_bytes, their_bytes; /* 0: none is known */
+	uint32_t lkey;
+	uint32_t our_bytes;   /* of the known part of the local region; 0: none is known */
+	uint64_t ours;        /* where that begins, in requests and in this process */
 	/* requests in a row with these keys that found nothing here, modulo 256 */
 	uint8_t streak;
 	bool is_made;
+};
+
+/* Of requests that also name memory of the peer. */
+struct vb_remote_translation {
+	struct vb_translation local;
+	uint32_t rkey;
+	uint32_t their_bytes; /* of the known part of the remote region; 0: none is known */
+	uint64_t theirs;      /* where that begins in requests, */
+	uint8_t *there;       /* and in this process */
 };
 
 /*
@@ -69,8 +82,14 @@ struct vb_local_qp {
 	struct {
 		uint8_t *ring;
 		_Atomic(uint64_t) seen_ack;         /* the peer's ack when it was last looked at */
-		/* bytes of the oldest entry that this side has moved itself */
-		uint64_t moved;
+		uint16_t entry_bytes;
+		uint16_t fetches_out;               /* READs and atomics published and not completed */
+		bool bound;
+		/* a WRITE was this side's own stores, and no READ came since (vb_order_read) */
+		bool has_stored;
+		bool waiting;                       /* give_up runs: the peer's QP does not respond */
+		/* not all that was posted is complete. False positives; set before an entry is seen */
+		atomic_bool pending;
 		uint32_t published;
 		_Atomic(uint32_t) acked;
 		/*
@@ -80,16 +99,10 @@ struct vb_local_qp {
 		/* the ack that came with the peer's last entry; written under resp_lock */
 		_Atomic(uint32_t) piggybacked_ack;
 		_Atomic(uint32_t) bound_epoch;
-		uint16_t entry_bytes;
-		uint16_t fetches_out;               /* READs and atomics published and not completed */
 		/* polls since the last entry; one in how many reads the peer's ack (local/doorbell.h) */
 		_Atomic(uint8_t) ack_polls, ack_interval;
-		/* not all that was posted is complete. False positives; set before an entry is seen */
-		atomic_bool pending;
-		bool bound;
-		/* a WRITE was this side's own stores, and no READ came since (vb_order_read) */
-		bool has_stored;
-		bool waiting;                       /* give_up runs: the peer's QP does not respond */
+		/* bytes of the oldest entry that this side has moved itself */
+		uint64_t moved;
 	} req;
 
 	struct {
@@ -109,9 +122,12 @@ struct vb_local_qp {
 	} resp;
 
 	/* Here begins what not every message needs. */
-	struct vb_translation to_write, to_read, to_send, to_receive;
-	struct vb_entry_copy cur;
+	struct vb_remote_translation to_write;
 	atomic_uint hits;                           /* news that polls have found, towards its being polled */
+	uint32_t starved_at;                        /* the request that was counted last: its position + 1 */
+	struct vb_translation to_send, to_receive;  /* a line */
+	struct vb_remote_translation to_read;
+	struct vb_entry_copy cur;
 	uint32_t atomics_taken;                     /* results, as requester */
 	uint32_t atomics_out;                       /* atomics published and not acked */
 	uint32_t atomics_executed;
@@ -131,10 +147,7 @@ struct vb_local_qp {
 		/* of the next message, and of the next in the ring to be answered */
 		uint32_t psn, answered_psn, msn;
 		uint32_t expected, served;
-		/* bytes of a request for another process's queue, and its ring position; NULL: unknown */
-		uint8_t *passed;
-		uint64_t passed_bytes;
-		uint32_t passed_at;
+		struct vb_passed *passed;           /* of a request for another process's queue */
 	} capture;
 
 	struct vb_timer give_up, rnr, again;        /* again: for a receive of another process's queue */
@@ -146,12 +159,7 @@ struct vb_local_qp {
 	enum vb_peer_end end;                       /* under vb_progress_lock */
 	/* Statistics. sq.lock protects what was received, resp_lock the others. */
 	uint64_t naks_received, rnr_received, naks_sent, starved;
-	uint32_t starved_at;                        /* the request that was counted last: its position + 1 */
-	/* what the QP had done when it got this path */
-	struct vb_traffic done_before[VB_TRAFFIC_KINDS];
-	uint64_t ring_offset;
 	uint8_t *stage[2];                          /* our byte streams, or NULL */
-	uint64_t stage_offset[2];
 	/* that was cut while it read our ring or a stream (a reference), or NULL; */
 	struct vb_peer *reader;
 	const _Atomic(uint32_t) *read_in;           /* its two busy words, */
@@ -159,7 +167,8 @@ struct vb_local_qp {
 	/* Last: there is memory for the entries that a receive can have. */
 	struct vb_execution execution;
 };
-_Static_assert(offsetof(struct vb_local_qp, to_write) <= 2 * VB_CACHE_LINE, "two cache lines");
+_Static_assert(offsetof(struct vb_local_qp, to_write) == 2 * VB_CACHE_LINE &&
+	       offsetof(struct vb_local_qp, to_send) == 3 * VB_CACHE_LINE, "lines");
 _Static_assert(VB_ENTRY_MAX_BYTES <= UINT16_MAX && 2 * VB_MAX_WR - 1 <= UINT16_MAX,
 	       "rings are described in 16 bits");
 

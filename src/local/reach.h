@@ -57,6 +57,16 @@ static inline VB_MUST_USE int vb_peer_copy(const struct vb_peer *peer, void *to,
 	return vb_touch_copy_unless(peer->copy == VB_COPY_SAME ? NULL : &peer->in->cut, to, from, bytes);
 }
 
+/* May this side carry out a request by itself now, as far as its peer goes? access: IBV_ACCESS_REMOTE_* */
+static inline bool vb_peer_allows(struct vb_local_qp *l, uint32_t rkey, uint64_t addr, uint64_t length,
+				  unsigned access, uint64_t *va)
+{
+	return vb_peer_leaves_it(l) && vb_peer_responds(l) &&
+	       vb_peer_grants(l, rkey, addr, length, access, va) &&
+	       (access == IBV_ACCESS_REMOTE_WRITE ||
+		atomic_load_explicit(&vb_theirs_of(l)->rd_atomic, memory_order_relaxed));
+}
+
 /*
  * Where this process can itself write, or read, a range of the peer's memory that the peer grants; NULL: the
  * request takes its way through the queue. In a busy section.
@@ -65,12 +75,10 @@ static inline void *vb_peer_reach(struct vb_local_qp *l, uint32_t rkey, uint64_t
 				  bool writes)
 {
 	uint64_t va;
-	if (vb_unlikely(!vb_peer_leaves_it(l) || !vb_peer_responds(l) ||
-			!vb_peer_grants(l, rkey, addr, length,
-					writes ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_READ, &va)) ||
-	    vb_unlikely(!writes && !atomic_load_explicit(&vb_theirs_of(l)->rd_atomic, memory_order_relaxed)))
-		return NULL;
-	return vb_peer_memory(l, rkey, va, length, writes);
+	unsigned access = writes ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_READ;
+	return vb_likely(vb_peer_allows(l, rkey, addr, length, access, &va)) ?
+		       vb_peer_memory(l, rkey, va, length, writes) :
+		       NULL;
 }
 
 /*

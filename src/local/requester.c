@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The requester half: takes the send queue's entries in order. While nothing is queued ahead, it executes
- * WRITE and READ itself (and atomics on memory of the peer that it has mapped); everything else, and whatever
- * comes behind it, goes to the peer's responder through the ring. So between sq.head and sq.sent there are
+ * WRITE and READ itself; everything else, and whatever comes behind it, goes to the peer's responder through
+ * the ring. So between sq.head and sq.sent there are
  * only ring entries, and the order of effects is the order of posting. A one-sided operation that the target
  * would refuse goes through the ring too: the target's responder then refuses it, with all that this means
  * there.
@@ -223,45 +223,6 @@ static bool is_one_sided(const struct vb_sqe *sqe)
 	return sqe->opcode == IBV_WR_RDMA_WRITE || sqe->opcode == IBV_WR_RDMA_READ;
 }
 
-static int fetch_at_peer(const struct vb_peer *peer, _Atomic(uint64_t) *word, const struct vb_sqe *sqe,
-			 uint64_t *found)
-{
-	bool adds = sqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-	return vb_touch_atomically_unless(&peer->in->cut, word, adds ? VB_TOUCH_ADD : VB_TOUCH_COMPARE_SWAP,
-					  adds ? sqe->compare_add : sqe->swap, sqe->compare_add, found);
-}
-
-static enum here atomic_in_mapping(struct vb_local_qp *l, struct vb_sqe *sqe, uint64_t va)
-{
-	_Atomic(uint64_t) *word = vb_mapped_at(l->peer, sqe->rkey, va, sizeof(*word), true);
-	struct vb_ranges ours, from;
-	if (!word || va % sizeof(*word))
-		return vb_mapped_miss(l->peer, sqe->rkey, sizeof(*word)), HERE_NOT;
-	enum vb_key_fault fault = vb_ranges_of_list(&ours, vb_arena, vb_sg_list_of_send(l->qp, sqe), 0,
-						    sizeof(*word), IBV_ACCESS_LOCAL_WRITE);
-	if (vb_unlikely(fault != VB_KEY_OK))
-		return fail_sqe(sqe, fault, ours.bad);
-	uint64_t found;
-	if (vb_unlikely(fetch_at_peer(l->peer, word, sqe, &found)))
-		return HERE_NOT;
-	vb_ranges_of_bytes(&from, &found, sizeof(found));
-	return vb_ranges_copy(&ours, &from) ? fail_unmapped(l, sqe) : HERE_DONE;
-}
-
-static enum here atomic_here(struct vb_local_qp *l, struct vb_sqe *sqe)
-{
-	uint64_t va = 0;
-	enum here h = HERE_NOT;
-	if (sqe->remote_addr % sizeof(uint64_t) || !l->peer->mapped)
-		return HERE_NOT;
-	vb_busy_begin(l, VB_STREAM_REQUEST);
-	if (vb_peer_responds(l) &&
-	    vb_peer_grants(l, sqe->rkey, sqe->remote_addr, sizeof(uint64_t), IBV_ACCESS_REMOTE_ATOMIC, &va))
-		h = atomic_in_mapping(l, sqe, va);
-	vb_busy_end(l, VB_STREAM_REQUEST);
-	return vb_is_cut_by(l->peer) ? HERE_NOT : h;
-}
-
 static enum here execute_here(struct vb_local_qp *l, struct vb_sqe *sqe)
 {
 	/* of XRC, the responder knows the domain */
@@ -269,12 +230,9 @@ static enum here execute_here(struct vb_local_qp *l, struct vb_sqe *sqe)
 		return HERE_NOT;
 	if (sqe->opcode == IBV_WR_RDMA_WRITE)
 		return move(l, sqe, IBV_ACCESS_REMOTE_WRITE);
-	if (!atomic_load_explicit(&vb_theirs_of(l)->rd_atomic, memory_order_relaxed))
-		return HERE_NOT;
-	if (sqe->opcode == IBV_WR_RDMA_READ)
+	if (sqe->opcode == IBV_WR_RDMA_READ &&
+	    atomic_load_explicit(&vb_theirs_of(l)->rd_atomic, memory_order_relaxed))
 		return move(l, sqe, IBV_ACCESS_REMOTE_READ);
-	if (vb_wr_is_atomic(sqe->opcode))
-		return atomic_here(l, sqe);
 	return HERE_NOT;
 }
 

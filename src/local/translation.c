@@ -48,7 +48,7 @@ static bool may_vanish(const struct vb_local_qp *l)
 	return l->peer->copy == VB_COPY_SAME && vb_touch_is_lost();
 }
 
-static void find_theirs(struct vb_translation *t, struct vb_local_qp *l, uint64_t used, bool writes)
+static void find_theirs(struct vb_remote_translation *t, struct vb_local_qp *l, uint64_t used, bool writes)
 {
 	struct span span = span_of(l->peer->arena, t->rkey, used);
 	t->there = span.bytes && !may_vanish(l) ? vb_peer_reach(l, t->rkey, span.start, span.bytes, writes) :
@@ -69,11 +69,12 @@ static bool begin(struct vb_translation *t, const struct vb_local_qp *l)
 	       !vb_qp_is_captured(l->qp);
 }
 
-static bool is_due(struct vb_translation *t, uint32_t lkey, uint32_t rkey)
+/* The request has this key. is_same: another that it may have is the last one's. */
+static bool is_due(struct vb_translation *t, uint32_t lkey, bool is_same)
 {
-	if (t->lkey == lkey && t->rkey == rkey)
+	if (t->lkey == lkey && is_same)
 		return ++t->streak % TRY_EACH == 0;
-	*t = (struct vb_translation){ .lkey = lkey, .rkey = rkey };
+	*t = (struct vb_translation){ .lkey = lkey };
 	return false;
 }
 
@@ -83,20 +84,23 @@ static uint32_t lkey_of(const struct vb_translation *t, const struct ibv_send_wr
 	return (wr->send_flags & IBV_SEND_INLINE) || !wr->num_sge ? t->lkey : wr->sg_list->lkey;
 }
 
-void vb_translation_learn_move(struct vb_local_qp *l, struct vb_translation *t, const struct ibv_send_wr *wr,
-			       bool writes)
+void vb_translation_learn_move(struct vb_local_qp *l, struct vb_remote_translation *t,
+			       const struct ibv_send_wr *wr, bool writes)
 {
-	if (!is_due(t, lkey_of(t, wr), wr->wr.rdma.rkey))
+	struct vb_translation *local = &t->local;
+	bool is_same = t->rkey == wr->wr.rdma.rkey;
+	t->rkey = wr->wr.rdma.rkey;
+	if (!is_due(local, lkey_of(local, wr), is_same))
 		return;
-	t->is_made = begin(t, l);
-	find_ours(t, l->qp->pd->number, wr->sg_list->addr, writes ? 0 : IBV_ACCESS_LOCAL_WRITE);
+	local->is_made = begin(local, l);
+	find_ours(local, l->qp->pd->number, wr->sg_list->addr, writes ? 0 : IBV_ACCESS_LOCAL_WRITE);
 	find_theirs(t, l, wr->wr.rdma.remote_addr, writes);
 }
 
 void vb_translation_learn_send(struct vb_local_qp *l, const struct ibv_send_wr *wr)
 {
 	struct vb_translation *t = &l->to_send;
-	if (!is_due(t, lkey_of(t, wr), 0))
+	if (!is_due(t, lkey_of(t, wr), true))
 		return;
 	t->is_made = begin(t, l) && vb_peer_responds(l);
 	find_ours(t, l->qp->pd->number, wr->sg_list->addr, 0);
@@ -105,7 +109,7 @@ void vb_translation_learn_send(struct vb_local_qp *l, const struct ibv_send_wr *
 void vb_translation_learn_receive(struct vb_local_qp *l, const struct ibv_sge *piece)
 {
 	struct vb_translation *t = &l->to_receive;
-	if (!is_due(t, piece->lkey, 0))
+	if (!is_due(t, piece->lkey, true))
 		return;
 	t->is_made = begin(t, l) && vb_serve_goes_on(l);
 	find_ours(t, vb_receive_domain(l->qp), piece->addr, IBV_ACCESS_LOCAL_WRITE);

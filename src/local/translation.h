@@ -41,8 +41,8 @@ static inline void *vb_translation_of_piece(const struct vb_translation *t, cons
 }
 
 /* Where this process has a request's remote range; NULL: not within it. */
-static inline void *vb_translation_of_target(const struct vb_translation *t, uint32_t rkey, uint64_t addr,
-					     uint32_t length)
+static inline void *vb_translation_of_target(const struct vb_remote_translation *t, uint32_t rkey,
+					     uint64_t addr, uint32_t length)
 {
 	bool within = rkey == t->rkey && vb_is_within(addr - t->theirs, length, t->their_bytes);
 	return within ? t->there + (addr - t->theirs) : NULL;
@@ -52,8 +52,8 @@ static inline void *vb_translation_of_target(const struct vb_translation *t, uin
  * A WRITE or READ was carried out here that the translation did not cover. sq.lock is held, in a busy
  * section.
  */
-void vb_translation_learn_move(struct vb_local_qp *l, struct vb_translation *t, const struct ibv_send_wr *wr,
-			       bool writes);
+void vb_translation_learn_move(struct vb_local_qp *l, struct vb_remote_translation *t,
+			       const struct ibv_send_wr *wr, bool writes);
 /* A SEND was published. sq.lock is held. */
 void vb_translation_learn_send(struct vb_local_qp *l, const struct ibv_send_wr *wr);
 /* A small SEND was received in this piece. resp_lock is held, in a busy section. */

@@ -57,6 +57,7 @@ struct datagrams {
 	/* Where the last datagram over the wire went, and the burst that it waits in; under sq.lock. */
 	struct vb_roce_route route;
 	struct vb_burst *burst;  /* NULL: none is taken */
+	struct vb_traffic shared; /* datagrams to processes of this host; under sq.lock */
 };
 
 static struct datagrams *of(const struct vb_qp *qp) { return qp->path_state; }
@@ -123,9 +124,7 @@ static void complete(struct vb_qp *qp)
 
 static void count_shared(struct vb_qp *qp, uint32_t bytes)
 {
-	qp->counts.shared++;
-	qp->counts.shared_packets++;
-	qp->counts.shared_bytes += bytes;
+	vb_traffic_add(&of(qp)->shared, bytes);
 }
 
 static int put_on_host(struct vb_qp *qp, const struct vb_sqe *sqe, const struct vb_datagram_to *to,
@@ -567,6 +566,14 @@ static void detach(struct vb_qp *qp)
 	qp->path_state = NULL;
 }
 
+static void count(const struct vb_qp *qp, struct vb_counts *c)
+{
+	const struct vb_traffic *shared = &of(qp)->shared;
+	c->shared += vb_count_read(&shared->requests);
+	c->shared_packets += vb_count_read(&shared->requests);
+	c->shared_bytes += vb_count_read(&shared->bytes);
+}
+
 static struct vb_path_ops ud_path = {
 	.name = "UD",
 	.rank = VB_PATH_WIRE,
@@ -581,6 +588,7 @@ static struct vb_path_ops ud_path = {
 	.take_news = take_news,
 	.take = vb_ud_ring_take,
 	.arrived = arrived,
+	.count = count,
 };
 
 __attribute__((constructor)) static void offer(void)

@@ -147,7 +147,7 @@ static void cut__leaves_what_the_peer_reads(void **state)
 {
 	for (unsigned half = 0; half < 2; half++) {
 		connect_all(1);
-		uint64_t ring = local(0)->ring_offset;
+		uint64_t ring = vb_arena_offset(local(0)->req.ring);
 		struct vb_shm_bells *out = local(0)->peer->out;
 		size_t ring_bytes = (local(0)->qp->sq.mask + 1) * local(0)->req.entry_bytes;
 		block(0)->busy[half] = 1;
@@ -694,11 +694,11 @@ static void capture__in_the_middle_of_messages(void **state)
 	assert_non_null(l->piece = calloc(1, sizeof(*l->piece)));
 	l->cur = (struct vb_entry_copy){ .length = SHORT };
 	vb_capture_passed(l, SHORT);
-	assert_int_equal(l->capture.passed_bytes, SHORT);
+	assert_int_equal(l->capture.passed->bytes, SHORT);
 	atomic_store(&l->resp.next, 1);
 	l->cur = (struct vb_entry_copy){ .length = LONG, .done = SHORT };
 	vb_capture_passed(l, LONG - SHORT);
-	assert_int_equal(l->capture.passed_bytes, SHORT); /* there is no room for more */
+	assert_int_equal(l->capture.passed->bytes, SHORT); /* there is no room for more */
 	atomic_store(&l->resp.next, 0);
 }
 

@@ -16,23 +16,24 @@ static struct vb_local_qp connection = { .peer = &peer };
 
 static const uint64_t to = 0x10000;
 
-static struct vb_translation made(void)
+static struct vb_remote_translation made(void)
 {
-	return (struct vb_translation){
-		.is_made = true,
-		.their_generation = atomic_load(&their_arena.generation),
-		.our_generation = atomic_load(&vb_arena->generation),
-		.rkey = RKEY, .lkey = LKEY,
-		.theirs = to, .their_bytes = BYTES, .there = there,
-		.ours = (uintptr_t)here, .our_bytes = BYTES,
+	return (struct vb_remote_translation){
+		.local = {
+			.is_made = true,
+			.their_generation = atomic_load(&their_arena.generation),
+			.our_generation = atomic_load(&vb_arena->generation),
+			.lkey = LKEY, .ours = (uintptr_t)here, .our_bytes = BYTES,
+		},
+		.rkey = RKEY, .theirs = to, .their_bytes = BYTES, .there = there,
 	};
 }
 
 static bool covers_piece(uint64_t skip, uint32_t length, uint32_t lkey)
 {
-	struct vb_translation t = made();
+	struct vb_remote_translation t = made();
 	struct ibv_sge piece = { (uintptr_t)here + skip, length, lkey };
-	void *at = vb_translation_of_piece(&t, &piece);
+	void *at = vb_translation_of_piece(&t.local, &piece);
 	if (at)
 		assert_ptr_equal(at, here + skip);
 	return at;
@@ -40,7 +41,7 @@ static bool covers_piece(uint64_t skip, uint32_t length, uint32_t lkey)
 
 static bool covers_target(uint64_t skip, uint32_t length, uint32_t rkey)
 {
-	struct vb_translation t = made();
+	struct vb_remote_translation t = made();
 	void *at = vb_translation_of_target(&t, rkey, to + skip, length);
 	if (at)
 		assert_ptr_equal(at, there + skip);
@@ -66,32 +67,32 @@ static void of_target__what_lies_within(void **state) { check_bounds(covers_targ
 
 static void of__nothing_where_nothing_is_known(void **state)
 {
-	struct vb_translation t = made();
+	struct vb_remote_translation t = made();
 	struct ibv_sge piece = { (uintptr_t)here, 8, LKEY };
-	t.our_bytes = t.their_bytes = 0;
-	assert_null(vb_translation_of_piece(&t, &piece));
+	t.local.our_bytes = t.their_bytes = 0;
+	assert_null(vb_translation_of_piece(&t.local, &piece));
 	assert_null(vb_translation_of_target(&t, RKEY, to, 8));
 }
 
 static void holds__until_something_was_revoked(void **state)
 {
-	struct vb_translation t = made();
+	struct vb_remote_translation t = made();
 	uint32_t key;
-	assert_true(vb_translation_holds(&connection, &t));
+	assert_true(vb_translation_holds(&connection, &t.local));
 	assert_int_equal(vb_key_take(&key), 0);
 	vb_key_revoke(key);
-	assert_false(vb_translation_holds(&connection, &t));
+	assert_false(vb_translation_holds(&connection, &t.local));
 	t = made();
-	assert_true(vb_translation_holds(&connection, &t));
+	assert_true(vb_translation_holds(&connection, &t.local));
 	atomic_fetch_add(&their_arena.generation, 1);
-	assert_false(vb_translation_holds(&connection, &t));
+	assert_false(vb_translation_holds(&connection, &t.local));
 }
 
 static void holds__never_before_it_was_made(void **state)
 {
-	struct vb_translation t = made();
-	t.is_made = false;
-	assert_false(vb_translation_holds(&connection, &t));
+	struct vb_remote_translation t = made();
+	t.local.is_made = false;
+	assert_false(vb_translation_holds(&connection, &t.local));
 }
 
 static void generation__stays_at_the_last(void **state)

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "adapter/inspection/counts.h"
 
+#include <errno.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "adapter/device/device.h"
@@ -32,14 +34,14 @@ static void add(struct vb_counts *to, const struct vb_counts *from)
 #undef X
 }
 
-static void add_others(struct vb_counts *to, const struct vb_other_counts *from)
+static void add_past(struct vb_counts *to, const struct vb_past *from)
 {
-#define X(name, what) to->name += vb_count_read(&from->name);
+#define X(name, what) to->name += from->name;
 	VB_OTHER_COUNTS(X)
 #undef X
 }
 
-static void keep_others(struct vb_other_counts *to, const struct vb_counts *from)
+static void keep_others(struct vb_past *to, const struct vb_counts *from)
 {
 #define X(name, what) to->name += from->name;
 	VB_OTHER_COUNTS(X)
@@ -69,8 +71,10 @@ static void count_locked(struct vb_qp *qp, struct vb_counts *c)
 		.flushes = vb_count_read(&done[VB_TRAFFIC_FLUSH].requests),
 		.receives = vb_count_read(&qp->received.requests),
 		.receive_bytes = vb_count_read(&qp->received.bytes),
+		.failed = vb_count_read(&qp->failed),
 	};
-	add_others(c, &qp->counts);
+	if (qp->past)
+		add_past(c, qp->past);
 	if (path && path->count)
 		path->count(qp, c);
 }
@@ -151,33 +155,60 @@ void vb_qp_count_begin(const struct vb_qp *qp)
 	pthread_mutex_unlock(&lock);
 }
 
+struct vb_traffic vb_qp_done_on_path(const struct vb_qp *qp, enum vb_traffic_kind kind)
+{
+	struct vb_traffic before = qp->past ? qp->past->done[kind] : (struct vb_traffic){ 0 };
+	return (struct vb_traffic){
+		.requests = vb_count_read(&qp->sq.done[kind].requests) - before.requests,
+		.bytes = vb_count_read(&qp->sq.done[kind].bytes) - before.bytes,
+	};
+}
+
+int vb_qp_count_prepare(struct vb_qp *qp)
+{
+	if (qp->past || !atomic_load(&qp->path))
+		return 0;
+	struct vb_past *past = calloc(1, sizeof(*past));
+	pthread_mutex_lock(&lock);
+	qp->past = past;
+	pthread_mutex_unlock(&lock);
+	return past ? 0 : -ENOMEM;
+}
+
 void vb_qp_count_leave(struct vb_qp *qp, const struct vb_path_ops *path)
 {
 	struct vb_counts left = { 0 };
+	if (!path)
+		return;
 	pthread_mutex_lock(&lock);
-	if (path && path->count)
+	if (path->count)
 		path->count(qp, &left);
-	keep_others(&qp->counts, &left);
+	keep_others(qp->past, &left);
+	memcpy(qp->past->done, qp->sq.done, sizeof(qp->past->done));
 	atomic_store(&qp->path, NULL);
 	pthread_mutex_unlock(&lock);
 }
 
-void vb_qp_count_drop(struct vb_qp *qp, struct vb_counts *before)
+void vb_qp_count_drop(struct vb_qp *qp, struct vb_count_end *end)
 {
 	pthread_mutex_lock(&lock);
-	count_locked(qp, before);
-	give_to_port_locked(qp, before);
+	count_locked(qp, &end->before);
+	give_to_port_locked(qp, &end->before);
 	vb_qpn_drop(qp);
+	end->past = qp->past ? *qp->past : (struct vb_past){ 0 };
+	free(qp->past);
+	qp->past = &end->past;
 	pthread_mutex_unlock(&lock);
 }
 
-void vb_qp_count_end(struct vb_qp *qp, const struct vb_counts *before)
+void vb_qp_count_end(struct vb_qp *qp, struct vb_count_end *end)
 {
 	struct vb_counts since;
 	pthread_mutex_lock(&lock);
 	count_locked(qp, &since);
-	subtract(&since, before);
+	subtract(&since, &end->before);
 	give_to_port_locked(qp, &since);
+	qp->past = NULL;
 	pthread_mutex_unlock(&lock);
 }
 

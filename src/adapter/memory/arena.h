@@ -100,6 +100,10 @@ void vb_arena_look_for_room(void);
 int vb_arena_open(uint64_t offset, size_t bytes);
 
 static inline void *vb_arena_at(uint64_t offset) { return (char *)vb_arena + offset; }
+static inline uint64_t vb_arena_offset(const void *at)
+{
+	return (uint64_t)((const char *)at - (const char *)vb_arena);
+}
 
 /*
  * A zeroed block of at least `bytes`, aligned to a cache line; its offset, or 0 if the arena is full. Blocks

@@ -3,7 +3,7 @@
 
 #include "adapter/progress/path.h"
 
-enum { AHEAD = 3 }; /* posts: one takes some tens of ns, what lies in memory alone takes a hundred to come */
+enum { AHEAD = 4 }; /* posts: one takes some tens of ns, what lies in memory alone takes a hundred to come */
 
 static const void *at(_Atomic(const void *) *place)
 {
@@ -19,19 +19,20 @@ static void describe(struct vb_qp *qp, enum ibv_wr_opcode opcode, struct vb_pref
 {
 	const struct vb_path_ops *path = atomic_load_explicit(&qp->path, memory_order_relaxed);
 	vb_prefetch_note(&hint->qp, qp);
-	vb_prefetch_note(&hint->state, qp->path_state);
 	if (path && path->hint_prefetch)
 		path->hint_prefetch(qp, opcode, hint);
 }
 
 static void fetch(struct vb_prefetch_hint *hint)
 {
+	vb_fetch(next_of(hint)); /* the next post comes here */
 	vb_prefetch_qp(at(&hint->qp));
-	vb_fetch_to_write((const char *)at(&hint->qp) + offsetof(struct vb_qp, sq));
-	vb_prefetch_path_state(at(&hint->state));
-	vb_fetch_to_write(at(&hint->there[0]));
-	vb_fetch_to_write(at(&hint->there[1]));
-	vb_fetch(at(&hint->there[2]));
+	vb_prefetch_sq(at(&hint->qp));
+	const void *line;
+	for (unsigned i = 0; i < VB_PREFETCH_LINES && (line = at(&hint->written[i])); i++)
+		vb_fetch_to_write(line);
+	if ((line = at(&hint->read)))
+		vb_fetch(line);
 }
 
 void vb_prefetch_next(struct vb_qp *qp, enum ibv_wr_opcode opcode)

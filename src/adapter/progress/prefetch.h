@@ -14,11 +14,12 @@
 
 #include "adapter/object.h"
 
+enum { VB_PREFETCH_LINES = 5 };
 struct vb_prefetch_hint {
 	_Atomic(struct vb_prefetch_hint *) next;
-	_Atomic(const void *) qp, state; /* the queue pair and its path_state */
-	/* what its next post will write, and what it will read last (path->hint_prefetch) */
-	_Atomic(const void *) there[3];
+	_Atomic(const void *) qp;
+	/* of its path (path->hint_prefetch): what its next post will write, up to a NULL, and read */
+	_Atomic(const void *) written[VB_PREFETCH_LINES], read;
 };
 
 /* Of a queue pair of this process that exists. */
@@ -50,6 +51,13 @@ static inline void vb_prefetch_qp(const void *qp)
 	const char *at = qp;
 	vb_fetch_to_write(at);
 	vb_fetch(at + sizeof(struct vb_qp)); /* the program's part of it (verbs/verbs.h) */
+}
+
+/* What a post and its completion look at. */
+static inline void vb_prefetch_sq(const struct vb_qp *qp)
+{
+	vb_fetch_to_write(&qp->sq);
+	vb_fetch_to_write(&qp->sq.own_done);
 }
 
 /* Of what a path keeps for it: there, too, what a message looks at comes first. */

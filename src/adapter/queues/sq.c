@@ -313,7 +313,7 @@ static void fail_oldest(struct vb_qp *qp, enum ibv_wc_status status, const char 
 {
 	struct vb_sq *sq = &qp->sq;
 	const struct vb_sqe *sqe = vb_sq_at(sq, sq->head++);
-	qp->counts.failed++;
+	qp->failed++;
 	if (why)
 		vb_explain("completion", "QP 0x%06x, send wr_id 0x%llx: %s: %s", qp->qpn,
 			   (unsigned long long)sqe->wr_id, vb_wc_status_name(status), why);
@@ -409,16 +409,15 @@ static bool is_broken(const struct vb_qp *qp)
 
 /* ---- the fast path ---- */
 
-/* Bytes of a single request that wants at most a completion; 0: it is no such request. */
+/* Bytes of a request of the usual form; 0: it is no such request. */
 static inline uint32_t plain_length(const struct vb_qp *qp, const struct ibv_send_wr *wr)
 {
 	/* volatile, so that the compiler does not load it together with the opcode: see vb_sge_copy */
 	const volatile int *entries = &wr->num_sge;
 	uint64_t length = 0;
 	int n = *entries;
-	if (vb_unlikely(wr->next || n < 1 || n > qp->sq.max_sge || qp->after_send) ||
-	    vb_unlikely(wr->send_flags &
-			~(unsigned)(IBV_SEND_SIGNALED | IBV_SEND_INLINE | IBV_SEND_SOLICITED)))
+	if (vb_unlikely(n < 1 || n > qp->sq.max_sge || qp->after_send) ||
+	    vb_unlikely(wr->send_flags & ~(unsigned)KNOWN_FLAGS))
 		return 0;
 	for (int i = 0; i < n; i++)
 		length += wr->sg_list[i].length;
@@ -427,16 +426,19 @@ static inline uint32_t plain_length(const struct vb_qp *qp, const struct ibv_sen
 		       0;
 }
 
+/* Is nothing ahead of it that it has to wait for? */
 static inline bool is_in_order(const struct vb_qp *qp, const struct ibv_send_wr *wr)
 {
 	const struct vb_sq *sq = &qp->sq;
 	switch (wr->opcode) {
 	case IBV_WR_SEND:
 	case IBV_WR_SEND_WITH_IMM:
-		return sq->sent == sq->tail;
+		return (vb_unlikely(wr->send_flags & IBV_SEND_FENCE) ? sq->head : sq->sent) == sq->tail;
 	case IBV_WR_RDMA_WRITE:
 		return sq->head == sq->tail;
 	case IBV_WR_RDMA_READ:
+	case IBV_WR_ATOMIC_CMP_AND_SWP:
+	case IBV_WR_ATOMIC_FETCH_AND_ADD:
 		return sq->head == sq->tail && vb_qp_attr(qp, max_rd_atomic) &&
 		       !(wr->send_flags & IBV_SEND_INLINE);
 	default:
@@ -457,14 +459,11 @@ static inline void note_sent(struct vb_sq *sq, const struct ibv_send_wr *wr, uin
 	sq->sent = ++sq->tail;
 }
 
-_Static_assert(IBV_WR_RDMA_WRITE / IBV_WR_RDMA_READ == VB_TRAFFIC_WRITE &&
-	       IBV_WR_RDMA_READ / IBV_WR_RDMA_READ == VB_TRAFFIC_READ, "which kind is without a table");
-
-/* The request, a WRITE or a READ, is done, and needs no entry. */
+/* The request is done, and needs no entry. */
 static inline void complete_at_once(struct vb_qp *qp, const struct ibv_send_wr *wr, uint32_t length)
 {
 	qp->sq.head = qp->sq.sent = ++qp->sq.tail;
-	vb_traffic_add(&qp->sq.done[wr->opcode / IBV_WR_RDMA_READ], length);
+	vb_traffic_add(&qp->sq.done[opcodes[wr->opcode].traffic], length);
 	vb_path_note_shm();
 	if (vb_sq_signals(qp, wr->send_flags))
 		vb_cq_push_send(qp, wr->wr_id, opcodes[wr->opcode].completion, length, IBV_WC_SUCCESS);
@@ -562,8 +561,14 @@ static __attribute__((noinline)) int post_all(struct vb_qp *qp, struct ibv_send_
 
 int vb_qp_post_send(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
+	struct ibv_send_wr *rest = wr;
+	bool one_by_one = bad || (wr && !wr->next); /* else all or none */
+	int err = 0;
 	vb_lock(&qp->sq.lock);
-	int err = vb_likely(wr && try_post(qp, wr)) ? 0 : post_all(qp, wr, bad);
+	while (rest && one_by_one && vb_likely(try_post(qp, rest)))
+		rest = rest->next;
+	if (vb_unlikely(rest || !wr))
+		err = post_all(qp, rest, bad);
 	vb_unlock(&qp->sq.lock);
 	return err;
 }

@@ -325,6 +325,33 @@ static void local__unmapped_memory(struct end *e)
 	rc_finish(e);
 }
 
+/* The same of an atomic's buffer, once the peer's word is mapped here. */
+static void local__unmapped_buffer_of_an_atomic(struct end *e)
+{
+	enum { TIMES = 5000 };
+	rc_needs_holes();
+	struct params p = error_params();
+	rc_start(e, &p);
+	if (!e->passive) {
+		void *memory = rc_map(LARGE);
+		struct ibv_mr *mr = ibv_reg_mr(e->pd, memory, LARGE, e->p.mr_access);
+		CHECK(mr);
+		for (int i = 0; i < TIMES; i++) {
+			POST(e, .id = i, .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD, .len = 8, .compare = 1);
+			rc_expect(e->scq, i, IBV_WC_SUCCESS);
+		}
+		rc_take_away(memory, LARGE);
+		struct ibv_sge sge = { (uintptr_t)memory, 8, mr->lkey };
+		POST(e, .id = 3, .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD, .sge = &sge, .nsge = 1);
+		struct ibv_wc wc = rc_wait(e->scq);
+		CHECK_EQ(wc.wr_id, 3);
+		CHECK(wc.status == IBV_WC_LOC_PROT_ERR || (wc.status == IBV_WC_SUCCESS && !e->copies_by_vm));
+		CHECK_EQ(ibv_dereg_mr(mr), 0);
+		munmap(memory, LARGE);
+	}
+	rc_finish(e);
+}
+
 /* What the queue itself shows to be wrong. */
 static void local__requests_that_make_no_sense(struct end *e)
 {
@@ -1295,6 +1322,7 @@ static const struct body bodies[] = {
 	BODY(local__bad_memory_of_a_receive),
 	BODY(local__receive_that_failed_before_the_end),
 	BODY(local__unmapped_memory),
+	BODY(local__unmapped_buffer_of_an_atomic),
 	BODY(local__requests_that_make_no_sense),
 	BODY(remote__refused_write),
 	BODY(remote__refused_write_with_immediate),
