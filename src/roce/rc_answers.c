@@ -49,6 +49,7 @@ static struct vb_burst *fill_answers(struct vb_rc_connection *c, unsigned *n)
 		else
 			vb_rc_resp_fault(&c->responder, &out);
 	}
+	vb_execution_release_queue(&c->execution);
 	return burst;
 }
 

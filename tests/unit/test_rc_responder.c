@@ -606,6 +606,88 @@ static void atomic__address_must_be_aligned(void **state)
 	assert_int_equal(f.atomics, 0);
 }
 
+/* Else the answer could hold what the atomic has written. */
+static void atomic__waits_for_the_reads_before_it(void **state)
+{
+	struct vb_request read = request(VB_REQ_READ, 600), add = request(VB_REQ_FETCH_ADD, 8),
+			  send = request(VB_REQ_SEND, 1);
+
+	gets(&read, 0, 0);
+	assert_int_equal(gets(&add, 3, 0), VB_RC_TAKEN);
+	assert_int_equal(gets(&add, 3, 0), VB_RC_TAKEN); /* sent again */
+	assert_int_equal(gets(&send, 4, 0), VB_RC_TAKEN);
+	assert_int_equal(gets(&add, 5, 0), VB_RC_TAKEN);
+	assert_writes("READ_RESPONSE_FIRST", 0);
+	assert_writes("READ_RESPONSE_MIDDLE", 1);
+	assert_writes("READ_RESPONSE_LAST", 2);
+	assert_int_equal(f.atomics, 0);
+	assert_int_equal(f.taken, 0);
+	assert_writes("ATOMIC_ACKNOWLEDGE", 3);
+	assert_int_equal(f.atomics, 2);
+	assert_int_equal(f.done, 1);
+	assert_writes("ATOMIC_ACKNOWLEDGE", 5);
+	assert_false(writes());
+	assert_int_equal(f.resp.early, 0);
+}
+
+/* It was kept ahead of the READ. */
+static void atomic__waits_for_a_read_that_was_kept(void **state)
+{
+	struct vb_request read = request(VB_REQ_READ, 8), add = request(VB_REQ_FETCH_ADD, 8),
+			  send = request(VB_REQ_SEND, 1);
+
+	gets(&add, 2, 0);
+	gets(&read, 1, 0);
+	gets(&send, 0, 0);
+	assert_int_equal(f.atomics, 0);
+	assert_writes("READ_RESPONSE_ONLY", 1);
+	assert_int_equal(f.atomics, 0);
+	assert_writes("ATOMIC_ACKNOWLEDGE", 2);
+	assert_false(writes());
+}
+
+static void atomic__that_has_waited_is_refused(void **state)
+{
+	struct vb_request read = request(VB_REQ_READ, 8), add = request(VB_REQ_FETCH_ADD, 8),
+			  send = request(VB_REQ_SEND, 1);
+
+	add.remote_addr += 4;
+	gets(&read, 0, 0);
+	assert_int_equal(gets(&add, 1, 0), VB_RC_TAKEN);
+	gets(&send, 2, 0);
+	assert_writes("READ_RESPONSE_ONLY", 0);
+	assert_false(f.resp.broken);
+	assert_acks(1, INVALID);
+	assert_true(f.resp.broken);
+	assert_int_equal(f.taken, 0);
+}
+
+static void atomic__behind_a_read_that_fails_is_not_executed(void **state)
+{
+	struct vb_request read = request(VB_REQ_READ, 8), add = request(VB_REQ_FETCH_ADD, 8);
+
+	gets(&read, 0, 0);
+	gets(&add, 1, 0);
+	assert_true(writes());
+	vb_rc_resp_fault(&f.resp, &f.out);
+	assert_acks(0, ACCESS);
+	assert_int_equal(f.atomics, 0);
+}
+
+static void atomic__without_memory_comes_again(void **state)
+{
+	struct vb_request read = request(VB_REQ_READ, 8), add = request(VB_REQ_FETCH_ADD, 8);
+
+	f.max_buffers = 0;
+	gets(&read, 0, 0);
+	gets(&add, 1, 0);
+	assert_writes("READ_RESPONSE_ONLY", 0);
+	assert_false(writes());
+	assert_int_equal(f.atomics, 0);
+	gets(&add, 1, 0);
+	assert_writes("ATOMIC_ACKNOWLEDGE", 1);
+}
+
 static void strangers__are_ignored(void **state)
 {
 	struct vb_request r = request(VB_REQ_SEND, 1);
@@ -717,6 +799,11 @@ int main(void)
 		TEST(atomic__executed_once_answered_twice),
 		TEST(atomic__answered_twice_when_their_count_wraps),
 		TEST(atomic__address_must_be_aligned),
+		TEST(atomic__waits_for_the_reads_before_it),
+		TEST(atomic__waits_for_a_read_that_was_kept),
+		TEST(atomic__that_has_waited_is_refused),
+		TEST(atomic__behind_a_read_that_fails_is_not_executed),
+		TEST(atomic__without_memory_comes_again),
 		TEST(ack_again__after_a_message_and_not_after_an_answer),
 		TEST(strangers__are_ignored),
 		TEST(uc__a_gap_costs_its_message),

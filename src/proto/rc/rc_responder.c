@@ -234,6 +234,25 @@ static uint8_t syndrome_of(int rc) { return vb_syndrome(VB_AETH_NAK, vb_nak_of(r
 
 /* ---- arrival ---- */
 
+static bool has_unread(const struct vb_rc_resp *resp)
+{
+	for (uint32_t i = resp->saved_unsent; i != resp->saved_next; i++)
+		if (resp->saved[i % VB_RC_MAX_RD_ATOMIC].length)
+			return true;
+	return false;
+}
+
+/*
+ * A READ's data are read when it is answered, and an atomic behind it must not change them before. SENDs and
+ * WRITEs may: requesters that mind fence them (10.8.3.3).
+ */
+static bool must_wait(const struct vb_rc_resp *resp, const struct vb_packet *packet)
+{
+	enum vb_operation operation = packet->row->operation;
+
+	return (operation == VB_OP_ATOMIC || operation == VB_OP_ATOMIC_WRITE) && has_unread(resp);
+}
+
 /* The ACK of the last request that is executed is repeated like a NAK, and the only answer from now on. */
 static enum vb_rc_verdict end_by_ack(struct vb_rc_resp *resp, uint64_t psn)
 {
@@ -286,8 +305,12 @@ static enum vb_rc_verdict receive_kept(struct vb_rc_resp *resp)
 		struct vb_packet packet;
 		resp->ack_due = true;
 		/* It was parsed when it came, and only we can write to it. */
-		if (vb_packet_parse(kept->bytes, kept->len, &packet) ||
-		    receive_expected(resp, &packet) == VB_RC_BROKEN)
+		if (vb_packet_parse(kept->bytes, kept->len, &packet))
+			return VB_RC_BROKEN;
+		resp->waits_for_reads = must_wait(resp, &packet);
+		if (resp->waits_for_reads)
+			return VB_RC_TAKEN;
+		if (receive_expected(resp, &packet) == VB_RC_BROKEN)
 			return VB_RC_BROKEN;
 		if (resp->expected == psn)
 			return VB_RC_TAKEN;	/* no receive: it will be sent again */
@@ -296,18 +319,6 @@ static enum vb_rc_verdict receive_kept(struct vb_rc_resp *resp)
 	if (resp->kept_count)
 		set_nak(resp, resp->expected, vb_syndrome(VB_AETH_NAK, VB_NAK_SEQUENCE));
 	return VB_RC_TAKEN;
-}
-
-static enum vb_rc_verdict receive_in_order(struct vb_rc_resp *resp, const struct vb_packet *packet)
-{
-	uint64_t psn = resp->expected;
-	enum vb_rc_verdict verdict = receive_expected(resp, packet);
-
-	if (verdict == VB_RC_BROKEN || resp->expected == psn || resp->kept_count == 0)
-		return verdict;
-	resp->filled = psn;
-	drop_skipped(resp, psn);
-	return receive_kept(resp);
 }
 
 static void keep(struct vb_rc_resp *resp, const struct vb_packet *packet, uint64_t psn)
@@ -323,6 +334,24 @@ static void keep(struct vb_rc_resp *resp, const struct vb_packet *packet, uint64
 	(*at)->len = (uint32_t)len;
 	memcpy((*at)->bytes, packet->bytes, len);
 	resp->kept_count++;
+}
+
+static enum vb_rc_verdict receive_in_order(struct vb_rc_resp *resp, const struct vb_packet *packet)
+{
+	uint64_t psn = resp->expected;
+
+	resp->waits_for_reads = false;
+	if (must_wait(resp, packet)) {
+		keep(resp, packet, psn);
+		resp->waits_for_reads = *kept_at(resp, psn);
+		return VB_RC_TAKEN;
+	}
+	enum vb_rc_verdict verdict = receive_expected(resp, packet);
+	if (verdict == VB_RC_BROKEN || resp->expected == psn || resp->kept_count == 0)
+		return verdict;
+	resp->filled = psn;
+	drop_skipped(resp, psn);
+	return receive_kept(resp);
 }
 
 /*
@@ -352,6 +381,8 @@ static void note_selection(struct vb_rc_resp *resp, uint64_t psn)
 static enum vb_rc_verdict receive_ahead(struct vb_rc_resp *resp, const struct vb_packet *packet, uint64_t psn)
 {
 	keep(resp, packet, psn);
+	if (resp->waits_for_reads)
+		return VB_RC_TAKEN; /* nothing is missing */
 	resp->early++;
 	nak_ahead(resp, packet);
 	return VB_RC_TAKEN;
@@ -524,8 +555,18 @@ static void write_ack(struct vb_rc_resp *resp, struct vb_packet_out *out)
 	resp->nak_due = false;
 }
 
+/* What has waited for READs goes on once their data have been read. */
+static void go_on(struct vb_rc_resp *resp)
+{
+	if (!resp->waits_for_reads || resp->broken || has_unread(resp))
+		return;
+	resp->waits_for_reads = false;
+	receive_kept(resp);
+}
+
 bool vb_rc_resp_write(struct vb_rc_resp *resp, struct vb_packet_out *out)
 {
+	go_on(resp);
 	resp->is_replaying = resp->replays_count;
 	if (resp->is_replaying) {
 		if (write_answer(resp, &resp->replays[resp->replays_head], out)) {

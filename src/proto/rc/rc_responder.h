@@ -4,7 +4,8 @@
  * order of their PSNs, each exactly once, and answers.
  *
  * What arrives is compared with `expected`, the PSN that comes next:
- *   - that packet is checked as a whole and then executed; after it, packets that were kept behind it;
+ *   - that packet is checked as a whole and then executed; after it, packets that were kept behind it. An
+ *     atomic is kept until the READs before it are answered (10.8.3.3);
  *   - a later one is kept, if the caller gives memory for it, and dropped if not; the first causes a NAK for a
  *     sequence error;
  *   - an earlier one is a duplicate: a SEND or WRITE is acknowledged again and not executed; a READ is answered
@@ -18,9 +19,9 @@
  * all that was executed, or the NAK. So an ACK never overtakes an answer that was due before it; to the
  * requester, that answer would seem lost.
  *
- * Memory is accessed through ops, only within vb_rc_resp_receive, and each access is checked when it is
- * made. READ data is named by (rkey, address, bytes) when it is sent. If it is not accessible then, the
- * caller calls vb_rc_resp_fault.
+ * Memory is accessed through ops, and each access is checked when it is made: within vb_rc_resp_receive, and
+ * within vb_rc_resp_write where an atomic has waited. READ data is named by (rkey, address, bytes) when it is
+ * sent, and read before the next call. If it is not accessible then, the caller calls vb_rc_resp_fault.
  *
  * A NAK for a sequence error goes once, as most requesters begin anew at the packet that it names. One that
  * was seen to send that packet alone hears it again, each time that it asks for an ACK.
@@ -87,6 +88,7 @@ struct vb_rc_resp {
 	uint32_t saved_next, saved_unsent;
 	struct vb_rc_saved replays[VB_RC_MAX_RD_ATOMIC];
 	uint8_t replays_head, replays_count;
+	bool waits_for_reads;		/* the expected packet is kept until READs are answered */
 	uint32_t kept_count;
 	struct vb_rc_kept *kept[VB_RC_KEPT];	/* by PSN */
 	/* Statistics, which the engine does not read. A NAK that is sent again does not count again. */
@@ -103,7 +105,7 @@ enum vb_rc_verdict vb_rc_resp_receive(struct vb_rc_resp *resp, const struct vb_p
 
 /*
  * The next packet to send, if there is one. Payload of a READ response: payload_bytes at payload_at in rkey's
- * region.
+ * region. May execute what has waited for READs, and break as vb_rc_resp_receive does: then broken is set.
  */
 bool vb_rc_resp_write(struct vb_rc_resp *resp, struct vb_packet_out *out);
 

@@ -416,6 +416,56 @@ static void fence__waits_for_reads_and_atomics(struct end *e)
 	rc_finish(e);
 }
 
+/* ---- lists ---- */
+
+/*
+ * Each request of a list finds what the one before it has done, and a fenced one sends what they have
+ * brought.
+ */
+static void list__one_after_the_other(struct end *e)
+{
+	enum { ROUNDS = 100, WORD = 8, WRITTEN = 0, READ = 64, FOUND = 128, TARGET = 256, SENT = 512 };
+	struct params p = params();
+	rc_start(e, &p);
+	for (int i = 1; i <= ROUNDS; i++) {
+		if (e->passive)
+			rc_recv(e, i, SENT, WORD);
+		meet(e);
+		if (!e->passive) {
+			struct ibv_sge written = { (uintptr_t)e->buf + WRITTEN, WORD, e->mr->lkey },
+				       read = { (uintptr_t)e->buf + READ, WORD, e->mr->lkey },
+				       found = { (uintptr_t)e->buf + FOUND, WORD, e->mr->lkey };
+			struct ibv_send_wr *bad, wr[] = {
+				{ .opcode = IBV_WR_RDMA_WRITE, .sg_list = &written,
+				  .wr.rdma = { e->peer.addr + TARGET, e->peer.rkey } },
+				{ .opcode = IBV_WR_RDMA_READ, .sg_list = &read,
+				  .wr.rdma = { e->peer.addr + TARGET, e->peer.rkey } },
+				{ .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD, .sg_list = &found,
+				  .wr.atomic = { .remote_addr = e->peer.addr + TARGET, .compare_add = 1,
+						 .rkey = e->peer.rkey } },
+				{ .opcode = IBV_WR_SEND, .sg_list = &found, .send_flags = IBV_SEND_FENCE },
+			};
+			for (int n = 0; n < 4; n++) {
+				wr[n].wr_id = n;
+				wr[n].num_sge = 1;
+				wr[n].send_flags |= IBV_SEND_SIGNALED;
+				wr[n].next = n < 3 ? &wr[n + 1] : NULL;
+			}
+			rc_set_word(e->buf + WRITTEN, 1000 * i);
+			CHECK_EQ(ibv_post_send(e->qp, wr, &bad), 0);
+			for (int n = 0; n < 4; n++)
+				rc_expect(e->scq, n, IBV_WC_SUCCESS);
+			CHECK_EQ(rc_word(e->buf + READ), 1000 * i);
+		} else {
+			rc_expect(e->rcq, i, IBV_WC_SUCCESS);
+			CHECK_EQ(rc_word(e->buf + SENT), 1000 * i);
+			CHECK_EQ(rc_word(e->buf + TARGET), 1000 * i + 1);
+		}
+		meet(e);
+	}
+	rc_finish(e);
+}
+
 /* ---- order that the target's own threads see ---- */
 
 enum { THEIRS = 0, VALUE = 64, RESULT = 128, OURS = 192, APART = 64, MOST_DELAY = 256 };
@@ -681,6 +731,7 @@ static const struct body bodies[] = {
 	BODY(write__last_byte_is_last),
 	BODY(write__behind_a_send_waits),
 	BODY(fence__waits_for_reads_and_atomics),
+	BODY(list__one_after_the_other),
 	BODY(read__looks_behind_the_write_before),
 	BODY(mix__of_everything_both_ways),
 };
