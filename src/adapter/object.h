@@ -75,7 +75,8 @@ struct vb_pd {
 /* A queue's memory, aligned to a cache line. pd: NULL for the heap. */
 struct vb_queue_memory {
 	void *at;
-	bool is_given; /* by pd->take */
+	uint32_t lines; /* cache lines */
+	bool is_given;  /* by pd->take */
 };
 
 int vb_queue_memory_take(struct vb_queue_memory *m, struct vb_pd *pd, size_t bytes);
@@ -213,7 +214,10 @@ struct vb_cqe {
 		uint32_t cvlan;    /* of a frame: the tag that was taken out */
 	};
 	union {
-		/* of a send: the program's entries up to this one are free again once it is polled */
+		/*
+		 * of a send: the program's entries up to this one are free again once it is polled. Modulo
+		 * 2^16, as retired
+		 */
 		uint32_t sq_position;
 		struct vb_srq *srq;   /* of a shared receive: whose it was */
 		uint64_t tag;         /* with IBV_WC_TM_MATCH, which is no shared receive: the message's */
@@ -428,8 +432,8 @@ static inline void vb_traffic_add(struct vb_traffic *t, uint64_t bytes)
  * Kinds of requests that are counted apart; atomics with what is like them, 8 bytes each. NONE: this side's
  * alone, in a place of their own that nobody reads.
  */
-enum vb_traffic_kind { VB_TRAFFIC_WRITE, VB_TRAFFIC_READ, VB_TRAFFIC_SEND, VB_TRAFFIC_ATOMIC,
-	VB_TRAFFIC_FLUSH, VB_TRAFFIC_KINDS, VB_TRAFFIC_NONE = VB_TRAFFIC_KINDS };
+enum vb_traffic_kind { VB_TRAFFIC_NONE, VB_TRAFFIC_FLUSH, VB_TRAFFIC_ATOMIC,
+	VB_TRAFFIC_READ, VB_TRAFFIC_WRITE, VB_TRAFFIC_SEND, VB_TRAFFIC_KINDS };
 
 /*
  * A send queue entry, as the program posted it (unless VB_SQE_OWN says that the adapter did); sge[] or
@@ -483,7 +487,7 @@ struct vb_datagram_to {
 	bool is_local;
 };
 
-/* A send uses two cache lines of this. */
+/* A send uses the first cache line of this. */
 struct vb_sq {
 	struct vb_lock lock;
 	uint8_t *entries;
@@ -494,15 +498,13 @@ struct vb_sq {
 	uint32_t sent;          /* handed to the path, in order */
 	uint32_t head;          /* completed, in order */
 	atomic_uint retired;    /* the program's entries that are free again: a completion was polled */
-	uint32_t own_posted;    /* the adapter's own entries among those up to tail */
-	uint32_t own_done;      /* among those up to head */
+	uint16_t own_posted;    /* the adapter's own entries among those up to tail, modulo 2^16 */
+	uint16_t own_done;      /* among those up to head */
 	/* bytes at the end of an entry for the header of a segment that is to be cut up */
 	uint32_t header_room;
-	struct vb_traffic done[VB_TRAFFIC_KINDS + 1]; /* requests that succeeded, by kind; under lock */
 	struct vb_queue_memory memory;
 };
-_Static_assert(offsetof(struct vb_sq, own_done) == VB_CACHE_LINE &&
-	       offsetof(struct vb_sq, done[VB_TRAFFIC_ATOMIC]) < 2 * VB_CACHE_LINE, "two cache lines");
+_Static_assert(offsetof(struct vb_sq, header_room) <= VB_CACHE_LINE, "a cache line");
 _Static_assert(2 * VB_MAX_WR - 1 <= UINT16_MAX && VB_MAX_SGE <= UINT8_MAX, "what they are has room");
 
 struct vb_qp_init_attr {
@@ -546,13 +548,13 @@ struct vb_qp {
 	bool comm_est;
 	struct vb_traffic received; /* by messages that took a receive; under resp_lock */
 	struct vb_sq sq;
-	/* Fills the line with pointers, which have one size on all supported machines. */
+	/* These fill the line. Pointers have one size on all supported machines. */
 	struct vb_context *ctx;
-	struct vb_rq rq;
 	struct vb_list srq_node;
 	struct vb_checked_qp *checked; /* the checks' (check/check.h); NULL while there are none */
 	/* of a raw packet QP that only spreads frames over work queues (roce/raw.h); else NULL */
 	const struct vb_rss *rss;
+	struct vb_rq rq;
 	struct vb_tag_receiver *tags; /* if srq matches tags (tags.h); else NULL */
 	struct vb_xrcd *xrcd;
 	uint64_t failed;          /* requests that failed or were flushed; under sq.lock */
@@ -573,9 +575,15 @@ struct vb_qp {
 	/* of an XRC_RECV QP: queues of other processes (xrc_remote.h), under resp_lock; NULL: none yet */
 	struct vb_xrc_remote *remote;
 	struct vb_async_source async;
+	/*
+	 * Requests that succeeded, by kind; under sq.lock. The last three, which are most, share a line with
+	 * what a post reads first of the program's part (verbs/verbs.h).
+	 */
+	struct vb_traffic done[VB_TRAFFIC_KINDS];
 };
 _Static_assert(offsetof(struct vb_qp, resp_lock) == 64 && offsetof(struct vb_qp, sq) == 128 &&
-	       offsetof(struct vb_qp, rq) % VB_CACHE_LINE == 0, "lines");
+	       offsetof(struct vb_qp, rq) % VB_CACHE_LINE == 0 &&
+	       offsetof(struct vb_qp, done[VB_TRAFFIC_READ]) % VB_CACHE_LINE == 0, "lines");
 
 /* An attribute that ibv_modify_qp may change while another thread uses the QP. */
 #define vb_qp_attr(qp, member) __atomic_load_n(&(qp)->attr.member, __ATOMIC_RELAXED)

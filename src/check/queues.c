@@ -311,7 +311,7 @@ void vb_check_send_refused(struct vb_qp *qp, int err)
 	if (err != ENOMEM || !qp->checked)
 		return;
 	vb_lock(&qp->sq.lock);
-	uint32_t posted = qp->sq.tail - qp->sq.own_posted - atomic_load(&qp->sq.retired);
+	unsigned posted = vb_sq_in_use(&qp->sq);
 	bool is_full = posted >= qp->sq.max_wr && qp->checked->posted;
 	/* in the error states every request has a completion */
 	bool is_stuck = is_full && atomic_load(&qp->state) == IBV_QPS_RTS && !vb_check_awaited(qp);

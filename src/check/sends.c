@@ -127,7 +127,7 @@ uint32_t vb_check_awaited(const struct vb_qp *qp)
 	uint32_t retired = atomic_load(&qp->sq.retired);
 	if (!c || !c->posted)
 		return 0;
-	uint32_t unpolled = c->seen - c->own - retired;
+	uint16_t unpolled = (uint16_t)(c->seen - c->own - retired); /* as vb_sq_in_use */
 	return unpolled && unpolled <= places(qp) ?
 		       c->signals - c->signals_before[retired & qp->sq.mask] :
 		       0;

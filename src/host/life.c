@@ -17,6 +17,7 @@
 #include <pthread.h>
 
 #include "host/ipc/capture.h"
+#include "host/memory/lines.h"
 
 enum { MAX_CHILD_HANDLERS = 64 };
 
@@ -49,6 +50,7 @@ static void in_child(void)
 	vb_host_count_generation();
 	vb_fd_forget();
 	vb_shm_forget();
+	vb_lines_forget();
 	vb_loop_forget();
 	vb_slot_forget();
 	vb_slot_take_forget();

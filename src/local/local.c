@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "base/nanoseconds.h"
 #include "host/loop/activity.h"
+#include "host/memory/lines.h"
 #include "local/copy.h"
 #include "local/cut.h"
 #include "local/doorbell.h"
@@ -154,12 +155,15 @@ static uint32_t most_entries(const struct vb_qp *qp)
 	return qp->srq ? qp->srq->rq.max_sge : qp->rq.max_sge;
 }
 
+static size_t local_qp_bytes(const struct vb_qp *qp)
+{
+	return offsetof(struct vb_local_qp, execution.rwqe.sge) + most_entries(qp) * sizeof(struct ibv_sge);
+}
+
 static struct vb_local_qp *make(const struct vb_qp *qp)
 {
-	size_t bytes = offsetof(struct vb_local_qp, execution.rwqe.sge) +
-		       most_entries(qp) * sizeof(struct ibv_sge);
-	struct vb_local_qp *l = aligned_alloc(VB_CACHE_LINE, vb_align_up(bytes, VB_CACHE_LINE));
-	return l ? memset(l, 0, bytes) : NULL;
+	struct vb_local_qp *l = vb_lines_take(local_qp_bytes(qp));
+	return l ? memset(l, 0, local_qp_bytes(qp)) : NULL;
 }
 
 /* What a QP needs of the arena; NULL: there is no memory for it. */
@@ -175,7 +179,7 @@ static struct vb_local_qp *make_with_ring(struct vb_qp *qp)
 	l->req.entry_bytes = entry_bytes_for(&qp->sq);
 	uint64_t ring = vb_arena_alloc(ring_bytes(l));
 	if (!ring) {
-		free(l);
+		vb_lines_give(l, local_qp_bytes(qp));
 		return NULL;
 	}
 	l->req.ring = vb_arena_at(ring);
@@ -296,7 +300,7 @@ static void detach(struct vb_qp *qp)
 	qp->path_state = NULL;
 	free(l->piece);
 	free(l->capture.passed);
-	free(l);
+	vb_lines_give(l, local_qp_bytes(qp));
 }
 
 /* ---- states ---- */
@@ -558,7 +562,7 @@ static void fetch(struct vb_qp *qp)
 	vb_fetch(&t->mode);
 	if (atomic_load_explicit(&l->req.pending, memory_order_relaxed)) {
 		vb_fetch(&t->ack);
-		vb_prefetch_sq(qp);
+		vb_fetch_to_write(&qp->sq);
 	}
 	vb_fetch(&l->mine->mode);
 	vb_fetch_to_write(&l->mine->ack);
@@ -676,7 +680,7 @@ static void count(const struct vb_qp *qp, struct vb_counts *c)
 	const struct vb_local_qp *l = vb_local_of(qp);
 	enum ibv_mtu path_mtu = vb_qp_attr(qp, path_mtu);
 	uint32_t mtu = vb_mtu_bytes(path_mtu ? path_mtu : IBV_MTU_4096);
-	for (unsigned i = 0; i < VB_TRAFFIC_KINDS; i++) {
+	for (unsigned i = VB_TRAFFIC_NONE + 1; i < VB_TRAFFIC_KINDS; i++) {
 		struct vb_traffic done = vb_qp_done_on_path(qp, i);
 		c->shared += done.requests;
 		c->shared_bytes += done.bytes;

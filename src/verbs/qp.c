@@ -6,6 +6,7 @@
 #include "adapter/progress/progress.h"
 #include "adapter/progress/qpn.h"
 #include "adapter/qp_state.h"
+#include "host/memory/lines.h"
 #include "host/net/raw.h"
 #include "roce/mcast.h"
 #include "adapter/xrc/xrc_remote.h"
@@ -120,10 +121,11 @@ static int check(struct ibv_pd *pd, const struct ibv_qp_init_attr *attr, const c
 
 static struct vb_verbs_qp *new_qp(void)
 {
-	size_t bytes = vb_align_up(sizeof(struct vb_verbs_qp), VB_CACHE_LINE);
-	struct vb_verbs_qp *qp = aligned_alloc(VB_CACHE_LINE, bytes);
-	return qp ? memset(qp, 0, bytes) : NULL;
+	struct vb_verbs_qp *qp = vb_lines_take(sizeof(*qp));
+	return qp ? memset(qp, 0, sizeof(*qp)) : NULL;
 }
+
+static void free_qp(struct vb_verbs_qp *qp) { vb_lines_give(qp, sizeof(*qp)); }
 
 /* Sets the program's handle. Before this ibv_open_qp does not find the queue pair by its number. */
 static struct ibv_qp *hand_out(struct vb_verbs_qp *qp)
@@ -176,7 +178,7 @@ static struct ibv_qp *create(struct ibv_pd *pd, struct ibv_qp_init_attr *attr,
 	if (err) {
 		vb_explain_limit(call, "no memory, no thread, or no queue pair number left: %s",
 				 strerror(-err));
-		free(qp);
+		free_qp(qp);
 		return vb_fail_null(err);
 	}
 	attr->cap = init.cap;
@@ -227,14 +229,14 @@ static struct ibv_qp *create_xrc_recv(struct ibv_context *pub, struct ibv_qp_ini
 		return vb_fail_null(-ENOMEM);
 	int err = vb_qp_init(&qp->qp, NULL, &init);
 	if (err) {
-		free(qp);
+		free_qp(qp);
 		return vb_fail_null(err);
 	}
 	err = init.xrcd->share ? vb_xrc_server_number(init.xrcd->share, VB_XRC_HANDLES, qp->qp.qpn) : 0;
 	if (err) {
 		vb_explain("ibv_create_qp_ex", "other processes could not find it: %s", strerror(-err));
 		vb_qp_fini(&qp->qp);
-		free(qp);
+		free_qp(qp);
 		return vb_fail_null(err);
 	}
 	attr->cap = init.cap;
@@ -251,7 +253,7 @@ static struct ibv_qp *create_rss(struct ibv_context *pub, struct ibv_qp_init_att
 		return vb_fail_null(-ENOMEM);
 	int err = vb_rss_init(qp, pub, attr);
 	if (err) {
-		free(qp);
+		free_qp(qp);
 		return vb_fail_null(err);
 	}
 	show(qp, pub, attr->pd, (struct ibv_qp_init_attr *)attr);
@@ -355,7 +357,7 @@ static int drop_handle(struct vb_verbs_qp *qp)
 	vb_check_qp_gone(qp->qp.checked);
 	vb_rss_fini(qp);
 	vb_wr_batch_fini(qp);
-	free(qp);
+	free_qp(qp);
 	return 0;
 }
 
@@ -474,7 +476,7 @@ struct ibv_qp *vb_open_qp(struct ibv_context *context, struct ibv_qp_open_attr *
 	err = open_handle(handle, attr->qp_num, vb_xrcd_of(attr->xrcd));
 	if (err) {
 		vb_explain("ibv_open_qp", "the XRC domain has no receiving queue pair 0x%06x", attr->qp_num);
-		free(handle);
+		free_qp(handle);
 		return vb_fail_null(-EINVAL);
 	}
 	handle->pub.context = context;
@@ -496,7 +498,7 @@ static int close_handle(struct vb_verbs_qp *handle)
 		pthread_mutex_destroy(&handle->asking);
 	}
 	atomic_fetch_sub(&handle->through->refs, 1);
-	free(handle);
+	free_qp(handle);
 	return 0;
 }
 
@@ -506,7 +508,7 @@ VB_EXPORT int ibv_destroy_qp(struct ibv_qp *pub)
 	if (vb_is_inherited(pub->context)) {
 		vb_rss_fini(qp);
 		vb_wr_batch_fini(qp);
-		free(qp);
+		free_qp(qp);
 		return 0;
 	}
 	int err = vb_fault_call("ibv_destroy_qp", pub->qp_num);

@@ -16,6 +16,7 @@
 #include "host/loop/share.h"
 #include "host/memory/fence.h"
 #include "host/ipc/capture.h"
+#include "host/memory/lines.h"
 #include "host/memory/memory.h"
 #include "host/loop/notifier.h"
 #include "host/net/privilege.h"
@@ -784,6 +785,15 @@ void fake_reset(void)
 }
 
 /* ---- memory ---- */
+
+/* Of malloc, so that a sanitizer sees uses of what was given back. */
+void *vb_lines_take(size_t bytes)
+{
+	void *at;
+	return posix_memalign(&at, VB_CACHE_LINE, bytes) ? NULL : at;
+}
+
+void vb_lines_give(void *block, size_t bytes) { free(block); }
 
 void vb_touch_prepare(void) { }
 void vb_touch_look(void) { }

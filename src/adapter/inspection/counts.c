@@ -58,7 +58,7 @@ static void subtract(struct vb_counts *from, const struct vb_counts *what)
 static void count_locked(struct vb_qp *qp, struct vb_counts *c)
 {
 	const struct vb_path_ops *path = atomic_load(&qp->path);
-	const struct vb_traffic *done = qp->sq.done;
+	const struct vb_traffic *done = qp->done;
 	*c = (struct vb_counts){
 		.sends = vb_count_read(&done[VB_TRAFFIC_SEND].requests),
 		.send_bytes = vb_count_read(&done[VB_TRAFFIC_SEND].bytes),
@@ -159,8 +159,8 @@ struct vb_traffic vb_qp_done_on_path(const struct vb_qp *qp, enum vb_traffic_kin
 {
 	struct vb_traffic before = qp->past ? qp->past->done[kind] : (struct vb_traffic){ 0 };
 	return (struct vb_traffic){
-		.requests = vb_count_read(&qp->sq.done[kind].requests) - before.requests,
-		.bytes = vb_count_read(&qp->sq.done[kind].bytes) - before.bytes,
+		.requests = vb_count_read(&qp->done[kind].requests) - before.requests,
+		.bytes = vb_count_read(&qp->done[kind].bytes) - before.bytes,
 	};
 }
 
@@ -184,7 +184,7 @@ void vb_qp_count_leave(struct vb_qp *qp, const struct vb_path_ops *path)
 	if (path->count)
 		path->count(qp, &left);
 	keep_others(qp->past, &left);
-	memcpy(qp->past->done, qp->sq.done, sizeof(qp->past->done));
+	memcpy(qp->past->done, qp->done, sizeof(qp->past->done));
 	atomic_store(&qp->path, NULL);
 	pthread_mutex_unlock(&lock);
 }

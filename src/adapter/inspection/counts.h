@@ -2,7 +2,7 @@
 /*
  * What queue pairs and ports have done (struct vb_counts), and what became of packets that were dropped.
  *
- * A queue pair counts where it holds a lock anyway, without atomic operations: sq.done, received, failed, and
+ * A queue pair counts where it holds a lock anyway, without atomic operations: done, received, failed, and
  * what its path counts for it. When it leaves the path, these become its past. The port's sum is made when
  * somebody asks: of the queue pairs that there are, and of those that are gone. It never becomes smaller.
  *

@@ -27,7 +27,7 @@ static void fetch(struct vb_prefetch_hint *hint)
 {
 	vb_fetch(next_of(hint)); /* the next post comes here */
 	vb_prefetch_qp(at(&hint->qp));
-	vb_prefetch_sq(at(&hint->qp));
+	vb_fetch_to_write((const char *)at(&hint->qp) + offsetof(struct vb_qp, sq));
 	const void *line;
 	for (unsigned i = 0; i < VB_PREFETCH_LINES && (line = at(&hint->written[i])); i++)
 		vb_fetch_to_write(line);

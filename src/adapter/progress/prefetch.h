@@ -50,14 +50,7 @@ static inline void vb_prefetch_qp(const void *qp)
 {
 	const char *at = qp;
 	vb_fetch_to_write(at);
-	vb_fetch(at + sizeof(struct vb_qp)); /* the program's part of it (verbs/verbs.h) */
-}
-
-/* What a post and its completion look at. */
-static inline void vb_prefetch_sq(const struct vb_qp *qp)
-{
-	vb_fetch_to_write(&qp->sq);
-	vb_fetch_to_write(&qp->sq.own_done);
+	vb_fetch_to_write(at + sizeof(struct vb_qp)); /* counts, and the program's part (verbs/verbs.h) */
 }
 
 /* Of what a path keeps for it: there, too, what a message looks at comes first. */

@@ -63,7 +63,7 @@ static inline void vb_sq_complete_likely_send(struct vb_qp *qp, const struct vb_
 		return;
 	}
 	qp->sq.head++;
-	vb_traffic_add(&qp->sq.done[VB_TRAFFIC_SEND], sqe->length);
+	vb_traffic_add(&qp->done[VB_TRAFFIC_SEND], sqe->length);
 	if (vb_sq_signals(qp, sqe->flags))
 		vb_cq_push_send(qp, sqe->wr_id, IBV_WC_SEND, sqe->length, IBV_WC_SUCCESS);
 }

@@ -159,6 +159,16 @@ static inline struct vb_sqe *vb_sq_at(const struct vb_sq *sq, uint32_t position)
 	return (struct vb_sqe *)(sq->entries + (size_t)(position & sq->mask) * sq->stride);
 }
 
+/*
+ * The program's entries whose places are not free again: fewer than 2^16, so that own_posted and own_done
+ * need no more bits. sq.lock is held.
+ */
+static inline uint16_t vb_sq_in_use(const struct vb_sq *sq)
+{
+	return (uint16_t)(sq->tail - sq->own_posted -
+			  atomic_load_explicit(&sq->retired, memory_order_acquire));
+}
+
 /* Has anything begun that has not ended? sq.lock is held. */
 static inline bool vb_sq_is_busy(const struct vb_sq *sq) { return sq->head != sq->sent || sq->begun; }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
-#include <stdlib.h>
 
 #include "adapter/queues/queue.h"
+#include "host/memory/lines.h"
 
 int vb_queue_memory_take(struct vb_queue_memory *m, struct vb_pd *pd, size_t bytes)
 {
@@ -15,7 +15,8 @@ int vb_queue_memory_take(struct vb_queue_memory *m, struct vb_pd *pd, size_t byt
 		if (m->at != VB_USE_DEFAULT)
 			return m->at ? 0 : -ENOMEM;
 	}
-	m->at = aligned_alloc(VB_CACHE_LINE, vb_align_up(bytes, VB_CACHE_LINE));
+	m->lines = (uint32_t)((bytes + VB_CACHE_LINE - 1) / VB_CACHE_LINE);
+	m->at = vb_lines_take((size_t)m->lines * VB_CACHE_LINE);
 	return m->at ? 0 : -ENOMEM;
 }
 
@@ -24,6 +25,6 @@ void vb_queue_memory_give(struct vb_queue_memory *m, struct vb_pd *pd)
 	if (m->is_given)
 		pd->give(pd, m->at);
 	else
-		free(m->at);
+		vb_lines_give(m->at, (size_t)m->lines * VB_CACHE_LINE);
 	*m = (struct vb_queue_memory){ .at = NULL };
 }

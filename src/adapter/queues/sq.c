@@ -217,8 +217,7 @@ void vb_sq_forbid_reads(struct vb_qp *qp)
 
 static bool has_room(const struct vb_sq *sq)
 {
-	return sq->tail - sq->own_posted - atomic_load_explicit(&sq->retired, memory_order_acquire) <
-	       sq->max_wr;
+	return vb_sq_in_use(sq) < sq->max_wr;
 }
 
 static int post_one(struct vb_qp *qp, const struct ibv_send_wr *wr)
@@ -288,7 +287,7 @@ static void note_completed(struct vb_qp *qp, const struct vb_sqe *sqe)
 void vb_sq_complete(struct vb_qp *qp)
 {
 	const struct vb_sqe *sqe = vb_sq_at(&qp->sq, qp->sq.head++);
-	vb_traffic_add(&qp->sq.done[opcodes[sqe->opcode].traffic], sqe->length);
+	vb_traffic_add(&qp->done[opcodes[sqe->opcode].traffic], sqe->length);
 	if (vb_sq_signals(qp, sqe->flags))
 		push_completion(qp, sqe, IBV_WC_SUCCESS);
 	if (vb_unlikely(qp->after_send))
@@ -463,7 +462,7 @@ static inline void note_sent(struct vb_sq *sq, const struct ibv_send_wr *wr, uin
 static inline void complete_at_once(struct vb_qp *qp, const struct ibv_send_wr *wr, uint32_t length)
 {
 	qp->sq.head = qp->sq.sent = ++qp->sq.tail;
-	vb_traffic_add(&qp->sq.done[opcodes[wr->opcode].traffic], length);
+	vb_traffic_add(&qp->done[opcodes[wr->opcode].traffic], length);
 	vb_path_note_shm();
 	if (vb_sq_signals(qp, wr->send_flags))
 		vb_cq_push_send(qp, wr->wr_id, opcodes[wr->opcode].completion, length, IBV_WC_SUCCESS);

@@ -244,7 +244,7 @@ static bool has_unread(const struct vb_rc_resp *resp)
 
 /*
  * A READ's data are read when it is answered, and an atomic behind it must not change them before. SENDs and
- * WRITEs may: requesters that mind fence them (10.8.3.3).
+ * WRITEs may: requesters that mind fence them (10.8.3).
  */
 static bool must_wait(const struct vb_rc_resp *resp, const struct vb_packet *packet)
 {

@@ -5,7 +5,7 @@
  *
  * What arrives is compared with `expected`, the PSN that comes next:
  *   - that packet is checked as a whole and then executed; after it, packets that were kept behind it. An
- *     atomic is kept until the READs before it are answered (10.8.3.3);
+ *     atomic is kept until the READs before it are answered (10.8.3);
  *   - a later one is kept, if the caller gives memory for it, and dropped if not; the first causes a NAK for a
  *     sequence error;
  *   - an earlier one is a duplicate: a SEND or WRITE is acknowledged again and not executed; a READ is answered

@@ -5,6 +5,8 @@
  */
 #include "world.h"
 
+#include <sys/resource.h>
+
 #include "../no_memory.h"
 
 /* ---- the calls ---- */
@@ -96,7 +98,7 @@ static void queues__without_memory(void **state)
 	struct world *w = *state;
 	struct ibv_srq_init_attr srq_attr = { .attr = { .max_wr = 8, .max_sge = 1 } };
 	struct ibv_srq_init_attr_ex tags = tags_attr(w, 4, 4);
-	struct ibv_srq_attr larger = { .max_wr = 100 };
+	struct ibv_srq_attr larger = { .max_wr = 1000 }; /* too long for host/memory/lines.h */
 	struct ibv_qp_init_attr attr = qp_attr(w);
 	struct ibv_ah_attr ah_attr = connect_attr(w, 0).ah_attr;
 	struct ibv_srq *srq;
@@ -164,27 +166,78 @@ static void wr__without_memory(void **state)
 	assert_errno(0, ibv_destroy_qp(qp));
 }
 
-static void back_to_init(struct world *w, struct ibv_qp *qp)
+/*
+ * The blocks that queue pairs and connections lie in (host/memory/lines.h): with no more address space, queue
+ * pairs are made and connected until there are none.
+ */
+struct blocks {
+	struct ibv_qp *qps[2000];
+	unsigned count;
+	struct rlimit limit;
+};
+
+static void use_up(struct world *w, struct blocks *b)
 {
-	assert_errno(0, set_state(qp, IBV_QPS_RESET));
-	assert_errno(0, step(w, qp, IBV_QPS_INIT, 0));
+	struct ibv_qp_init_attr attr = qp_attr(w);
+	assert_int_equal(getrlimit(RLIMIT_AS, &b->limit), 0);
+	assert_int_equal(setrlimit(RLIMIT_AS, &(struct rlimit){ 1, b->limit.rlim_max }), 0);
+	for (b->count = 0; (b->qps[b->count] = ibv_create_qp(w->pd, &attr)); b->count++)
+		assert_in_range(b->count, 0, sizeof(b->qps) / sizeof(b->qps[0]) - 2);
+	assert_int_equal(errno, ENOMEM);
+	for (unsigned i = 0; i < b->count; i++) {
+		assert_errno(0, step(w, b->qps[i], IBV_QPS_INIT, 0));
+		int err = step(w, b->qps[i], IBV_QPS_RTR, b->qps[i]->qp_num);
+		if (err == ENOMEM)
+			return;
+		assert_errno(0, err);
+	}
+	fail_msg("a connection takes no memory");
+}
+
+static void give_back(struct blocks *b)
+{
+	assert_int_equal(setrlimit(RLIMIT_AS, &b->limit), 0);
+	while (b->count)
+		assert_errno(0, ibv_destroy_qp(b->qps[--b->count]));
 }
 
 static void connect__without_memory(void **state)
 {
 	struct world *w = *state;
+	static struct blocks blocks;
 	struct wire x = { make_qp(w, NULL), make_qp(w, NULL) };
 	struct ibv_qp_attr rtr = connect_attr(w, x.b->qp_num);
+	rtr.qp_state = IBV_QPS_RTR;
 	bring_to(w, x.a, IBV_QPS_INIT, x.b->qp_num);
 	bring_to(w, x.b, IBV_QPS_RTS, x.a->qp_num);
-	rtr.qp_state = IBV_QPS_RTR;
-	errno_when_out(ENOMEM, ibv_modify_qp(x.a, &rtr, mask_to[IBV_QPS_RTR]), back_to_init(w, x.a));
+	use_up(w, &blocks);
+	assert_errno(ENOMEM, ibv_modify_qp(x.a, &rtr, mask_to[IBV_QPS_RTR]));
+	give_back(&blocks);
 	assert_errno(0, step(w, x.a, IBV_QPS_RTR, x.b->qp_num));
 	assert_errno(0, step(w, x.a, IBV_QPS_RTS, 0));
 	assert_errno(0, post_recv(w, x.a, 1));
 	assert_errno(0, post_send(w, x.b, 2, 0));
 	for (int i = 0; i < 2; i++)
 		assert_int_equal(next_wc(w->cq).status, IBV_WC_SUCCESS);
+	disconnected(&x);
+}
+
+/* A queue pair keeps what it has counted, which takes memory the first time that it is reset. */
+static void reset__without_memory(void **state)
+{
+	struct world *w = *state;
+	struct wire x = { make_qp(w, NULL), make_qp(w, NULL) };
+	bring_to(w, x.a, IBV_QPS_RTS, x.b->qp_num);
+	bring_to(w, x.b, IBV_QPS_RTS, x.a->qp_num);
+	fail_allocation(0);
+	int err = set_state(x.a, IBV_QPS_RESET);
+	have_failed();
+	assert_errno(ENOMEM, err);
+	assert_errno(0, post_recv(w, x.a, 1));
+	assert_errno(0, post_send(w, x.b, 2, 0));
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(next_wc(w->cq).status, IBV_WC_SUCCESS);
+	assert_errno(0, set_state(x.a, IBV_QPS_RESET));
 	disconnected(&x);
 }
 
@@ -210,6 +263,7 @@ static void xrc__without_memory(void **state)
 	struct ibv_xrcd_init_attr attr = { .comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
 					   .fd = -1,
 					   .oflags = O_CREAT };
+	static struct blocks blocks;
 	struct ibv_xrcd *xrcd;
 	struct ibv_qp *qp, *same;
 	null_when_out(ENOMEM, xrcd = ibv_open_xrcd(w->ctx, &attr), assert_errno(0, ibv_close_xrcd(xrcd)));
@@ -233,7 +287,14 @@ static void xrc__without_memory(void **state)
 					 .qp_num = qp->qp_num,
 					 .xrcd = xrcd,
 					 .qp_type = IBV_QPT_XRC_RECV };
-	null_when_out(ENOMEM, same = ibv_open_qp(w->ctx, &open), assert_errno(0, ibv_destroy_qp(same)));
+	use_up(w, &blocks);
+	/* the last queue pair may have lacked only its queues */
+	same = ibv_open_qp(w->ctx, &open);
+	assert_null_errno(ENOMEM, ibv_open_qp(w->ctx, &open));
+	give_back(&blocks);
+	if (!same)
+		assert_non_null(same = ibv_open_qp(w->ctx, &open));
+	assert_errno(0, ibv_destroy_qp(same));
 	assert_errno(0, ibv_destroy_qp(qp));
 	assert_errno(0, ibv_close_xrcd(xrcd));
 }
@@ -280,6 +341,7 @@ int main(void)
 		WORLD_TEST(qp_ex__without_memory),
 		WORLD_TEST(wr__without_memory),
 		WORLD_TEST(connect__without_memory),
+		WORLD_TEST(reset__without_memory),
 		WORLD_TEST(multicast__without_memory),
 		WORLD_TEST(xrc__without_memory),
 		WORLD_TEST(steering__without_memory),
