@@ -246,13 +246,13 @@ struct vb_cq {
 	uint32_t capacity;          /* what the program may rely on; at most mask + 1 */
 	_Atomic(uint8_t) special;   /* VB_CQ_* */
 	uint8_t armed;              /* 0, 1 any, 2 solicited */
-	_Atomic(uint32_t) posted;   /* a hint: number of the QP that was posted to last (prefetch.h) */
 	/*
 	 * the program prevents overruns (IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN); on one, the oldest completion
 	 * goes
 	 */
 	bool ignores_overrun;
 	struct vb_qp *hot;          /* had the last completion: an empty poll looks at it first */
+	_Atomic(struct vb_prefetch_hint *) posted; /* of the QP that was posted to last (prefetch.h) */
 	struct vb_cqe spare;        /* a completion that cannot simply go into the ring (completion.h) */
 	struct vb_timer overrun;    /* set when a completion was lost (cq.c) */
 	atomic_uint refs;

@@ -37,12 +37,12 @@ static void fetch(struct vb_prefetch_hint *hint)
 
 void vb_prefetch_next(struct vb_qp *qp, enum ibv_wr_opcode opcode)
 {
-	_Atomic(uint32_t) *posted = &qp->send_cq->posted;
-	uint32_t last = atomic_load_explicit(posted, memory_order_relaxed);
-	struct vb_prefetch_hint *hint = vb_prefetch_hint_of(qp->qpn), *before = vb_prefetch_hint_of(last);
-	atomic_store_explicit(posted, qp->qpn, memory_order_relaxed);
-	if (vb_unlikely(!hint))
+	_Atomic(struct vb_prefetch_hint *) *posted = &qp->send_cq->posted;
+	struct vb_prefetch_hint *hint = vb_prefetch_hint_of(qp->qpn),
+				*before = atomic_load_explicit(posted, memory_order_relaxed);
+	if (hint == before || vb_unlikely(!hint))
 		return;
+	atomic_store_explicit(posted, hint, memory_order_relaxed);
 	if (before && next_of(before) != hint)
 		atomic_store_explicit(&before->next, hint, memory_order_relaxed);
 	describe(qp, opcode, hint);

@@ -22,9 +22,12 @@ struct vb_prefetch_hint {
 	_Atomic(const void *) written[VB_PREFETCH_LINES], read;
 };
 
-/* Of a queue pair of this process that exists. */
+/*
+ * Of a queue pair of this process that exists. The hint stays when that is destroyed, for the next of its
+ * number.
+ */
 struct vb_prefetch_hint *vb_prefetch_hint_of(uint32_t qpn);
-/* A post to qp, another one than the last time, of a SEND, a WRITE or a READ. sq.lock is held. */
+/* A post to qp. sq.lock is held. */
 void vb_prefetch_next(struct vb_qp *qp, enum ibv_wr_opcode opcode);
 
 /*

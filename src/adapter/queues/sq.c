@@ -470,8 +470,7 @@ static inline void complete_at_once(struct vb_qp *qp, const struct ibv_send_wr *
 
 static inline void prefetch_next(struct vb_qp *qp, enum ibv_wr_opcode opcode)
 {
-	if (vb_qp_is_one_of_many(qp) &&
-	    atomic_load_explicit(&qp->send_cq->posted, memory_order_relaxed) != qp->qpn)
+	if (vb_qp_is_one_of_many(qp))
 		vb_prefetch_next(qp, opcode);
 }
 
