@@ -651,27 +651,37 @@ static inline enum step serve_one(struct vb_local_qp *l, const struct arrival *a
 	return step;
 }
 
-/* Executes what there is, up to a bound, in one busy section: STEP_MORE beyond. *served: entries. */
-static enum step serve_batch(struct vb_local_qp *l, struct failure *f, unsigned *served)
+/*
+ * In a busy section: who revokes from here on, or frees the ring (a peer in this process), waits for it. So
+ * the first look at the ring comes behind the check that its epoch has not ended.
+ */
+static inline enum step serve_some(struct vb_local_qp *l, struct failure *f, unsigned *served)
 {
 	enum step step;
 	uint64_t bytes = 0;
-	vb_busy_begin(l, VB_STREAM_RESPONSE);
-	/* a thread that revokes from here on waits for the section */
 	bool holds = vb_translation_holds(l, &l->to_receive);
 	struct arrival a = { .has_come = false };
+	if (vb_unlikely(!holds && !vb_serve_may(l)))
+		return STEP_IDLE;
 	if (vb_likely(atomic_load_explicit(&l->resp.serving, memory_order_relaxed)))
 		a = look_at_next(l);
-	for (*served = 0; (step = serve_one(l, &a, holds, f, &bytes)) == STEP_DONE;) {
+	while ((step = serve_one(l, &a, holds, f, &bytes)) == STEP_DONE) {
 		++*served;
 		a = look_at_next(l);
 		if (!a.has_come)
 			break;
-		if (*served == VB_SERVE_BATCH || bytes >= VB_SLICE_BYTES || vb_requester_has_news(l)) {
-			step = STEP_MORE;
-			break;
-		}
+		if (*served == VB_SERVE_BATCH || bytes >= VB_SLICE_BYTES || vb_requester_has_news(l))
+			return STEP_MORE;
 	}
+	return step;
+}
+
+/* Executes what there is, up to a bound: STEP_MORE beyond. *served: entries. */
+static enum step serve_batch(struct vb_local_qp *l, struct failure *f, unsigned *served)
+{
+	*served = 0;
+	vb_busy_begin(l, VB_STREAM_RESPONSE);
+	enum step step = serve_some(l, f, served);
 	vb_busy_end(l, VB_STREAM_RESPONSE);
 	return step;
 }
