@@ -75,8 +75,8 @@ struct vb_pd {
 /* A queue's memory, aligned to a cache line. pd: NULL for the heap. */
 struct vb_queue_memory {
 	void *at;
-	uint32_t lines; /* cache lines */
-	bool is_given;  /* by pd->take */
+	uint32_t bytes;
+	bool is_given; /* by pd->take */
 };
 
 int vb_queue_memory_take(struct vb_queue_memory *m, struct vb_pd *pd, size_t bytes);
@@ -215,8 +215,8 @@ struct vb_cqe {
 	};
 	union {
 		/*
-		 * of a send: the program's entries up to this one are free again once it is polled. Modulo
-		 * 2^16, as retired
+		 * of a send: the program's entries up to this one are free again once it is polled; modulo
+		 * 2^16, like own_done
 		 */
 		uint32_t sq_position;
 		struct vb_srq *srq;   /* of a shared receive: whose it was */

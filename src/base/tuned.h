@@ -72,10 +72,10 @@ enum {
 	 */
 	VB_MOST_TICK_NS = 16 * VB_NS_PER_MS,
 	/*
-	 * A thread that wants a processor and has not polled still counts as a poller until it has run for
-	 * so long. More: a program that stops polling on a busy machine waits for the next look. Less: a
-	 * thread that is preempted between two polls no longer counts, and each message wakes the progress
-	 * thread.
+	 * A poller may lack a processor and so make no polls. It counts as a poller until it has run for
+	 * this long without a poll. More: a program that stops polling on a busy machine waits for the next
+	 * look. Less: a thread that is preempted between two polls no longer counts, and each message wakes
+	 * the progress thread.
 	 */
 	VB_HARDLY_RUNS_NS = 200 * VB_NS_PER_US,
 	/* The first of these if arrivals do not wake it: the poller may spin on its memory instead. */

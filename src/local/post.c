@@ -204,7 +204,7 @@ static inline enum vb_post_result try_move(struct vb_local_qp *l, struct vb_remo
 	return vb_likely(done) && vb_likely(!vb_is_cut_by(l->peer)) ? VB_POST_DONE : VB_POST_NOT;
 }
 
-/* In a busy section. NULL: this process has not mapped the word, or the peer may not grant it. */
+/* The peer's word. NULL: the peer does not grant it, or this process has not mapped it. In a busy section. */
 static inline _Atomic(uint64_t) *find_word(struct vb_local_qp *l, uint32_t rkey, uint64_t addr)
 {
 	uint64_t va;
@@ -227,9 +227,9 @@ static inline int carry_out(const struct vb_local_qp *l, const struct ibv_send_w
 }
 
 /*
- * In a busy section. The operation cannot be taken back, so it comes after all that may be refused: the
- * buffer for what it finds is tried first. If the program unmaps that in between, it gets a success without
- * the value, as it would from an adapter that has pinned the pages.
+ * Nothing can undo the operation, so everything that may fail comes first: the buffer is written once before,
+ * with its own contents. If the program unmaps the buffer in between, it gets a success without the value, as
+ * from an adapter that has pinned the pages. In a busy section.
  */
 static inline bool fetch(struct vb_local_qp *l, const struct ibv_send_wr *wr)
 {

@@ -2,10 +2,9 @@
 /*
  * The requester half: takes the send queue's entries in order. While nothing is queued ahead, it executes
  * WRITE and READ itself; everything else, and whatever comes behind it, goes to the peer's responder through
- * the ring. So between sq.head and sq.sent there are
- * only ring entries, and the order of effects is the order of posting. A one-sided operation that the target
- * would refuse goes through the ring too: the target's responder then refuses it, with all that this means
- * there.
+ * the ring. So between sq.head and sq.sent there are only ring entries, and the order of effects is the order
+ * of posting. A one-sided operation that the target would refuse goes through the ring too: the target's
+ * responder then refuses it, with all that this means there.
  */
 #include <errno.h>
 #include <string.h>

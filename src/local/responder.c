@@ -641,8 +641,6 @@ static enum step serve_any(struct vb_local_qp *l, struct failure *f)
 static inline enum step serve_one(struct vb_local_qp *l, const struct arrival *a, bool holds,
 				  struct failure *f, uint64_t *bytes)
 {
-	if (vb_unlikely(!holds && !vb_serve_may(l)))
-		return STEP_IDLE;
 	if (vb_likely(!atomic_load_explicit(&l->resp.active, memory_order_relaxed)) &&
 	    vb_likely(serve_small_send(l, a, holds)))
 		return STEP_DONE;
@@ -651,9 +649,15 @@ static inline enum step serve_one(struct vb_local_qp *l, const struct arrival *a
 	return step;
 }
 
+/* Does the epoch go on? A translation that holds says so. */
+static inline bool may_serve(struct vb_local_qp *l, bool holds)
+{
+	return vb_likely(holds) || vb_serve_may(l);
+}
+
 /*
- * In a busy section: who revokes from here on, or frees the ring (a peer in this process), waits for it. So
- * the first look at the ring comes behind the check that its epoch has not ended.
+ * In a busy section, whose end revokers await, and a peer in this process before it frees its ring. So once
+ * the section has begun, the check that the epoch goes on makes the ring safe to read.
  */
 static inline enum step serve_some(struct vb_local_qp *l, struct failure *f, unsigned *served)
 {
@@ -661,7 +665,7 @@ static inline enum step serve_some(struct vb_local_qp *l, struct failure *f, uns
 	uint64_t bytes = 0;
 	bool holds = vb_translation_holds(l, &l->to_receive);
 	struct arrival a = { .has_come = false };
-	if (vb_unlikely(!holds && !vb_serve_may(l)))
+	if (!may_serve(l, holds))
 		return STEP_IDLE;
 	if (vb_likely(atomic_load_explicit(&l->resp.serving, memory_order_relaxed)))
 		a = look_at_next(l);
@@ -672,6 +676,8 @@ static inline enum step serve_some(struct vb_local_qp *l, struct failure *f, uns
 			break;
 		if (*served == VB_SERVE_BATCH || bytes >= VB_SLICE_BYTES || vb_requester_has_news(l))
 			return STEP_MORE;
+		if (!may_serve(l, holds))
+			return STEP_IDLE;
 	}
 	return step;
 }

@@ -69,10 +69,9 @@ static bool begin(struct vb_translation *t, const struct vb_local_qp *l)
 	       !vb_qp_is_captured(l->qp);
 }
 
-/* The request has this key. is_same: another that it may have is the last one's. */
-static bool is_due(struct vb_translation *t, uint32_t lkey, bool is_same)
+static bool is_due(struct vb_translation *t, uint32_t lkey)
 {
-	if (t->lkey == lkey && is_same)
+	if (t->lkey == lkey)
 		return ++t->streak % TRY_EACH == 0;
 	*t = (struct vb_translation){ .lkey = lkey };
 	return false;
@@ -88,9 +87,12 @@ void vb_translation_learn_move(struct vb_local_qp *l, struct vb_remote_translati
 			       const struct ibv_send_wr *wr, bool writes)
 {
 	struct vb_translation *local = &t->local;
-	bool is_same = t->rkey == wr->wr.rdma.rkey;
-	t->rkey = wr->wr.rdma.rkey;
-	if (!is_due(local, lkey_of(local, wr), is_same))
+	uint32_t lkey = lkey_of(local, wr);
+	if (t->rkey != wr->wr.rdma.rkey) {
+		*t = (struct vb_remote_translation){ .local.lkey = lkey, .rkey = wr->wr.rdma.rkey };
+		return;
+	}
+	if (!is_due(local, lkey))
 		return;
 	local->is_made = begin(local, l);
 	find_ours(local, l->qp->pd->number, wr->sg_list->addr, writes ? 0 : IBV_ACCESS_LOCAL_WRITE);
@@ -100,7 +102,7 @@ void vb_translation_learn_move(struct vb_local_qp *l, struct vb_remote_translati
 void vb_translation_learn_send(struct vb_local_qp *l, const struct ibv_send_wr *wr)
 {
 	struct vb_translation *t = &l->to_send;
-	if (!is_due(t, lkey_of(t, wr), true))
+	if (!is_due(t, lkey_of(t, wr)))
 		return;
 	t->is_made = begin(t, l) && vb_peer_responds(l);
 	find_ours(t, l->qp->pd->number, wr->sg_list->addr, 0);
@@ -109,7 +111,7 @@ void vb_translation_learn_send(struct vb_local_qp *l, const struct ibv_send_wr *
 void vb_translation_learn_receive(struct vb_local_qp *l, const struct ibv_sge *piece)
 {
 	struct vb_translation *t = &l->to_receive;
-	if (!is_due(t, piece->lkey, true))
+	if (!is_due(t, piece->lkey))
 		return;
 	t->is_made = begin(t, l) && vb_serve_goes_on(l);
 	find_ours(t, vb_receive_domain(l->qp), piece->addr, IBV_ACCESS_LOCAL_WRITE);

@@ -419,7 +419,7 @@ const char *vb_sysfs_refresh(const char *path)
 	if (!root)
 		return NULL;
 	bool is_other = strcmp(root, of) != 0;
-	/* FRESH_NS count from the end of the writing: with many devices the writing itself takes longer */
+	/* FRESH_NS begins after the write: with many devices the write alone takes longer than that */
 	if (is_other || vb_now_ns() >= atomic_load(&fresh_until_ns)) {
 		err = write_tree(root, ALL_ELSE);
 		snprintf(of, sizeof(of), "%s", root);

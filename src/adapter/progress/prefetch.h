@@ -14,17 +14,18 @@
 
 #include "adapter/object.h"
 
-enum { VB_PREFETCH_LINES = 5 };
+enum { VB_PREFETCH_LINES = 5 }; /* of a path's memory that a post writes, at most */
+
 struct vb_prefetch_hint {
 	_Atomic(struct vb_prefetch_hint *) next;
 	_Atomic(const void *) qp;
-	/* of its path (path->hint_prefetch): what its next post will write, up to a NULL, and read */
+	/* by path->hint_prefetch: lines that the next post writes, up to a NULL, and one that it reads */
 	_Atomic(const void *) written[VB_PREFETCH_LINES], read;
 };
 
 /*
- * Of a queue pair of this process that exists. The hint stays when that is destroyed, for the next of its
- * number.
+ * The hint of a queue pair that exists in this process. It outlives the queue pair: the next one with this
+ * number gets it.
  */
 struct vb_prefetch_hint *vb_prefetch_hint_of(uint32_t qpn);
 /* A post to qp. sq.lock is held. */

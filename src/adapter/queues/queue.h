@@ -160,8 +160,8 @@ static inline struct vb_sqe *vb_sq_at(const struct vb_sq *sq, uint32_t position)
 }
 
 /*
- * The program's entries whose places are not free again: fewer than 2^16, so that own_posted and own_done
- * need no more bits. sq.lock is held.
+ * How many of the program's entries are in use: their places are not free yet. There are at most max_wr of
+ * them, so 16 bits of each position are enough. sq.lock is held.
  */
 static inline uint16_t vb_sq_in_use(const struct vb_sq *sq)
 {

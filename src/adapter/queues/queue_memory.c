@@ -15,8 +15,8 @@ int vb_queue_memory_take(struct vb_queue_memory *m, struct vb_pd *pd, size_t byt
 		if (m->at != VB_USE_DEFAULT)
 			return m->at ? 0 : -ENOMEM;
 	}
-	m->lines = (uint32_t)((bytes + VB_CACHE_LINE - 1) / VB_CACHE_LINE);
-	m->at = vb_lines_take((size_t)m->lines * VB_CACHE_LINE);
+	m->bytes = (uint32_t)bytes;
+	m->at = vb_lines_take(bytes);
 	return m->at ? 0 : -ENOMEM;
 }
 
@@ -25,6 +25,6 @@ void vb_queue_memory_give(struct vb_queue_memory *m, struct vb_pd *pd)
 	if (m->is_given)
 		pd->give(pd, m->at);
 	else
-		vb_lines_give(m->at, (size_t)m->lines * VB_CACHE_LINE);
+		vb_lines_give(m->at, m->bytes);
 	*m = (struct vb_queue_memory){ .at = NULL };
 }

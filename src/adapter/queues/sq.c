@@ -468,12 +468,6 @@ static inline void complete_at_once(struct vb_qp *qp, const struct ibv_send_wr *
 		vb_cq_push_send(qp, wr->wr_id, opcodes[wr->opcode].completion, length, IBV_WC_SUCCESS);
 }
 
-static inline void prefetch_next(struct vb_qp *qp, enum ibv_wr_opcode opcode)
-{
-	if (vb_qp_is_one_of_many(qp))
-		vb_prefetch_next(qp, opcode);
-}
-
 /* Fast path. False: no side effects; the request goes through the queue. sq.lock is held. */
 static inline bool try_post(struct vb_qp *qp, const struct ibv_send_wr *wr)
 {
@@ -491,7 +485,8 @@ static inline bool try_post(struct vb_qp *qp, const struct ibv_send_wr *wr)
 		note_sent(&qp->sq, wr, length);
 	else
 		complete_at_once(qp, wr, length);
-	prefetch_next(qp, wr->opcode);
+	if (vb_qp_is_one_of_many(qp))
+		vb_prefetch_next(qp, wr->opcode);
 	return true;
 }
 

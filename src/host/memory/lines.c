@@ -8,11 +8,11 @@
 #include "host/memory/pages.h"
 
 enum {
-	MOST_LINES = 64,        /* of a block; longer ones are malloc's, to which they are few */
+	MOST_LINES = 64,        /* of a block; malloc provides longer ones, which are few */
 	REGION_BYTES = 1 << 20, /* mapped at a time */
 };
 
-/* AddressSanitizer finds uses of freed blocks where they are malloc's. */
+/* With AddressSanitizer all blocks come from malloc, so that it finds uses of freed ones. */
 #ifdef __SANITIZE_ADDRESS__
 enum { ALL_ARE_MALLOCS = true };
 #else
@@ -25,10 +25,10 @@ struct free_block {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct free_block *free_blocks[MOST_LINES + 1]; /* by lines */
-static char *region;                                   /* what is left of the last one that was mapped */
+static char *region;                                   /* the unused rest of the last one */
 static size_t region_lines;
 
-static size_t lines_of(size_t bytes) { return (bytes + VB_CACHE_LINE - 1) / VB_CACHE_LINE; }
+static size_t lines_of(size_t bytes) { return vb_align_up(bytes, VB_CACHE_LINE) / VB_CACHE_LINE; }
 static bool is_mallocs(size_t lines) { return ALL_ARE_MALLOCS || lines > MOST_LINES; }
 
 static void free_locked(void *at, size_t lines)
@@ -38,7 +38,7 @@ static void free_locked(void *at, size_t lines)
 	free_blocks[lines] = block;
 }
 
-/* What is left of the last region becomes a free block: it is shorter than the block that did not fit. */
+/* Maps a new region. The rest of the last one is too short for the caller, and becomes a free block. */
 static bool map_locked(void)
 {
 	int flags = MAP_PRIVATE | MAP_ANONYMOUS;

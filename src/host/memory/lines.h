@@ -13,9 +13,9 @@
 
 /* Aligned to a cache line, and not cleared; NULL: there is no memory. */
 void *vb_lines_take(size_t bytes);
-/* bytes: as when it was taken. NULL is no block. */
+/* bytes: what vb_lines_take was called with. block: may be NULL. */
 void vb_lines_give(void *block, size_t bytes);
-/* In a forked child: a thread that is not there may have been in one of these calls. */
+/* Starts over in a forked child: at the fork, another thread may have been in one of these calls. */
 void vb_lines_forget(void);
 
 #endif
